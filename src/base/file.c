@@ -46,7 +46,7 @@ rcv_status rcvi_read_open_file(rcv_context *context, int file, const char *path,
     if (fstat(file, &info) != 0)
         status = rcvi_fail(RCV_IO, "cannot read %s: %s", path, strerror(errno));
     else if (S_ISDIR(info.st_mode))
-        status = rcvi_fail(RCV_IO, "%s is a directory where a file is meant", path);
+        status = rcvi_fail(RCV_IO, "%s is a directory, not a file", path);
     else if (info.st_size > 0 && (uintmax_t)info.st_size > limit)
         status =
             rcvi_fail(RCV_FORMAT, "%s has %jd bytes, more than the %zu allowed", path, (intmax_t)info.st_size, limit);
@@ -190,7 +190,7 @@ rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_by
     struct stat info;
     if (stat(path, &info) != 0) return replace_file(context, path, 0, parts, count);
     if (S_ISDIR(info.st_mode))
-        return rcvi_fail(RCV_IO, "cannot write %s: it is a directory where a file is meant", path);
+        return rcvi_fail(RCV_IO, "cannot write %s: it is a directory, not a file", path);
     if (access(path, W_OK) != 0) return rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return write_in_place(path, parts, count);
     /* The target of a symbolic link is replaced, not the link. */

@@ -25,9 +25,9 @@ rcv_status rcvi_open_regular(const char *path, int *file, int64_t *bytes) {
     if (fstat(*file, &info) != 0)
         status = rcvi_fail(RCV_IO, "cannot read %s: %s", path, strerror(errno));
     else if (S_ISDIR(info.st_mode))
-        status = rcvi_fail(RCV_IO, "%s is a directory where a file is meant", path);
+        status = rcvi_fail(RCV_IO, "%s is a directory, not a file", path);
     else if (!S_ISREG(info.st_mode))
-        status = rcvi_fail(RCV_IO, "%s is a pipe or a device where a file is meant; copy it into one", path);
+        status = rcvi_fail(RCV_IO, "%s is a pipe or a device, not a regular file; copy it into one", path);
     if (status) {
         close(*file);
         *file = -1;

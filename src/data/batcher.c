@@ -1,4 +1,4 @@
-/* Batches of data one after the other: a place (epoch, batch) and the options are all that a batch depends on. */
+/* The batcher: checks of options, buffers, position. A batch depends only on the data, the options and the position (epoch, batch). */
 #include "data/batcher.h"
 
 #include <string.h>
@@ -16,18 +16,19 @@ static rcv_status check_options(const rcv_data *data, const rcvi_batcher_options
     bool sequences = options->how == RCVI_SEQUENCES;
     if (options->batch < 0 || options->tokens < 0 || (options->batch == 0 && (!sequences || options->tokens == 0)))
         return rcvi_fail(RCV_INVALID,
-                         "a batch of %lld sequences and %lld tokens is none; one of the two must be 1 or more",
+                         "a batch of %lld sequences and %lld tokens is empty; one of the two must be 1 or more",
                          (long long)options->batch, (long long)options->tokens);
     if (!sequences && options->steps < 1)
-        return rcvi_fail(RCV_INVALID, "a window of %lld steps is none; 1 is the least", (long long)options->steps);
+        return rcvi_fail(RCV_INVALID, "a window of %lld steps is empty; it needs at least 1",
+                         (long long)options->steps);
     if (sequences != (data->kind != RCV_DATA_STREAM))
         return rcvi_fail(RCV_INVALID, sequences ? "a stream of tokens is one sequence, and is read in columns"
                                                 : "lines and examples are sequences, and cannot be read in columns");
     return RCV_OK;
 }
 
-/* One allocation of `count` elements a piece, where it is wanted. */
-static bool make(rcv_context *context, bool wanted, int64_t a, int64_t b, size_t size, void *array_pointer) {
+/* Allocates an array of a * b elements, if it is `wanted`. */
+static bool new_array(rcv_context *context, bool wanted, int64_t a, int64_t b, size_t size, void *array_pointer) {
     int64_t count;
     if (!wanted) return true;
     void *array = NULL;
@@ -40,8 +41,8 @@ static bool make(rcv_context *context, bool wanted, int64_t a, int64_t b, size_t
     return array != NULL;
 }
 
-/* Room for the largest batch of any bucket. */
-static rcv_status make_arrays(rcvi_batcher *batcher) {
+/* Allocates arrays for the largest batch of any bucket. */
+static rcv_status new_arrays(rcvi_batcher *batcher) {
     const rcv_data *data = batcher->data;
     rcv_context *context = batcher->context;
     int64_t cells = 0, rows = 0, steps = 0;
@@ -57,13 +58,14 @@ static rcv_status make_arrays(rcvi_batcher *batcher) {
     }
     bool is_text = data->vocabulary != NULL, each = data->kind <= RCV_DATA_LINES;
     bool good =
-        make(context, is_text, cells, 1, sizeof(int32_t), &batcher->inputs) &&
-        make(context, is_text, steps + 1, 1, sizeof(int32_t), &batcher->tokens) &&
-        make(context, data->kind != RCV_DATA_VALUES, each ? cells : rows, 1, sizeof(int32_t), &batcher->targets) &&
-        make(context, !is_text, cells, data->totals.features, sizeof(float), &batcher->x) &&
-        make(context, !is_text, steps, data->totals.features, sizeof(float), &batcher->numbers) &&
-        make(context, data->kind == RCV_DATA_VALUES, rows, data->totals.outputs, sizeof(float), &batcher->values) &&
-        make(context, batcher->options.how == RCVI_SEQUENCES, rows, 1, sizeof(int64_t), &batcher->lengths);
+        new_array(context, is_text, cells, 1, sizeof(int32_t), &batcher->inputs) &&
+        new_array(context, is_text, steps + 1, 1, sizeof(int32_t), &batcher->tokens) &&
+        new_array(context, data->kind != RCV_DATA_VALUES, each ? cells : rows, 1, sizeof(int32_t), &batcher->targets) &&
+        new_array(context, !is_text, cells, data->totals.features, sizeof(float), &batcher->x) &&
+        new_array(context, !is_text, steps, data->totals.features, sizeof(float), &batcher->numbers) &&
+        new_array(context, data->kind == RCV_DATA_VALUES, rows, data->totals.outputs, sizeof(float),
+                  &batcher->values) &&
+        new_array(context, batcher->options.how == RCVI_SEQUENCES, rows, 1, sizeof(int64_t), &batcher->lengths);
     return good ? RCV_OK : RCV_NO_MEMORY;
 }
 
@@ -80,7 +82,7 @@ rcv_status rcvi_batcher_new(const rcv_data *data, const rcvi_batcher_options *op
     rcv_status status = options->how == RCVI_SEQUENCES
                             ? rcvi_sequences_set_up(made, options->bounds, options->bound_count)
                             : rcvi_columns_set_up(made);
-    if (!status) status = make_arrays(made);
+    if (!status) status = new_arrays(made);
     if (status) {
         rcvi_batcher_free(made);
         return status;
@@ -111,7 +113,7 @@ bool rcvi_batcher_shape(const rcvi_batcher *batcher, size_t bucket, int64_t *ste
 
 rcv_status rcvi_batcher_seek(rcvi_batcher *batcher, rcvi_position position) {
     if (position.epoch < 0 || position.epoch == INT64_MAX || position.batch < 0 || position.batch > batcher->batches)
-        return rcvi_fail(RCV_INVALID, "batch %lld of epoch %lld is not there: an epoch has %lld batches",
+        return rcvi_fail(RCV_INVALID, "batch %lld of epoch %lld does not exist: an epoch has %lld batches",
                          (long long)position.batch, (long long)position.epoch, (long long)batcher->batches);
     if (position.batch == batcher->batches) position = (rcvi_position){position.epoch + 1, 0};
     batcher->position = position;
@@ -134,7 +136,7 @@ rcv_status rcvi_batcher_next(rcvi_batcher *batcher, rcvi_batch *batch) {
     } else {
         RCVI_TRY(rcvi_columns_fill(batcher, batch));
     }
-    RCVI_TRY(rcvi_data_check(batcher->data)); /* what was read until now was as it was */
+    RCVI_TRY(rcvi_data_check(batcher->data)); /* the files did not change while the batch was read */
     if (++position->batch == batcher->batches) *position = (rcvi_position){position->epoch + 1, 0};
     return RCV_OK;
 }

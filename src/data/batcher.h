@@ -1,12 +1,12 @@
-/* What the two ways of making batches share. */
+/* Internals of the batcher, shared by the two kinds of batches: columns and sequences. */
 #ifndef RCVI_DATA_BATCHER_H
 #define RCVI_DATA_BATCHER_H
 
 #include "data/internal.h"
 
-/* A bucket: sequences of at most `bound` steps, `batch` side by side. Those that are too long for the one before it are order[own ..
- * own + own_count - 1]; its batches hold order[first .. first + count - 1], and the first of them is number `first_batch` before
- * batches are shuffled. Columns have one. */
+/* A bucket: sequences of at most `bound` steps, `batch` per batch. Its own sequences, those too long for the previous bucket, are
+ * order[own .. own + own_count - 1]. Its batches contain order[first .. first + count - 1]; the first of them has number `first_batch` before
+ * shuffling. Columns have one bucket. */
 typedef struct {
     int64_t bound, batch;
     int64_t own, own_count;
@@ -17,23 +17,23 @@ typedef struct {
 struct rcvi_batcher {
     rcv_context *context;
     const rcv_data *data;
-    rcvi_batcher_options options; /* without the bounds */
+    rcvi_batcher_options options; /* without `bounds` */
     rcvi_bucket *buckets;
     size_t bucket_count;
     int64_t batches;
     rcvi_position position;
-    int64_t column;            /* of columns: tokens from one to the next */
-    int64_t ordered;           /* the epoch that the orders are of; -1: none */
-    uint32_t *order;           /* [sequences] bucket after bucket; NULL for columns */
+    int64_t column;            /* of columns: distance in tokens between two columns */
+    int64_t ordered;           /* the epoch for which the orders were computed; -1: none */
+    uint32_t *order;           /* [sequences] grouped by bucket; NULL for columns */
     uint32_t *batch_order;     /* [batches] */
-    int32_t *inputs, *targets; /* NULL where a batch has none */
+    int32_t *inputs, *targets; /* NULL if batches have none */
     int32_t *tokens;           /* [steps + 1] of one row */
     float *x, *values;
     float *numbers; /* [steps, features] of one row */
     int64_t *lengths;
 };
 
-/* How many sequences of this length stand side by side, and how many batches so many of them are. */
+/* Sequences per batch of a bucket with this bound; number of batches for so many sequences. */
 int64_t rcvi_bucket_batch(int64_t batch, int64_t tokens, int64_t bound);
 int64_t rcvi_bucket_batches(int64_t sequences, int64_t batch);
 

@@ -1,5 +1,5 @@
-/* A stream in columns: column b begins at token b * column, and window w of all columns is a batch. A state goes from window to window
- * of its column. Of n tokens the last is a target only. */
+/* Batches of a token stream in columns. Column b begins at token b * column; window w of all columns is a batch. States are carried from window to
+ * window of a column. The last token of the stream is a target only. */
 #include "data/batcher.h"
 
 static int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -27,7 +27,7 @@ rcv_status rcvi_columns_set_up(rcvi_batcher *batcher) {
     return RCV_OK;
 }
 
-/* Targets of this column that lie in the window which begins `at` steps into it. */
+/* Number of targets of a column in the window that begins at step `at` of the column. */
 static int64_t targets_of(const rcvi_batcher *batcher, int64_t column, int64_t at) {
     int64_t left = batcher->column - at, all = batcher->data->totals.tokens - 1 - (column * batcher->column + at);
     if (batcher->options.how == RCVI_ALL && all < left) left = all;

@@ -1,7 +1,7 @@
-/* Sequences in buckets of like lengths, padded to the bucket's bound. The order of an epoch follows from its number and the seed: sequences
- * in the order of the file, shuffled within their bucket, cut into batches, and those shuffled. Rows that would be empty in a bucket's last batch
- * are taken by the last sequences of the shorter ones: the fewest batches of every length that hold all, and only the shortest bucket has one
- * that is not full. */
+/* Batches of sequences in buckets of similar lengths, padded to the bound of the bucket. The order of an epoch depends on the epoch number and the seed only: the
+ * sequences of each bucket, in the order of the file, are shuffled and split into batches; then the batches are shuffled. Empty rows in the last
+ * batch of a bucket are filled with sequences of shorter buckets. So the number of batches is minimal, and only the shortest bucket can
+ * have a batch that is not full. */
 #include "data/batcher.h"
 
 #include "base/random.h"
@@ -24,7 +24,8 @@ static size_t bucket_of(const rcvi_batcher *batcher, int64_t length) {
 static rcv_status check_bounds(const rcvi_batcher *batcher, const int64_t *bounds, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (bounds[i] < 1 || (i > 0 && bounds[i] <= bounds[i - 1]))
-            return rcvi_fail(RCV_INVALID, "lengths of buckets rise from 1 on, and %lld does not", (long long)bounds[i]);
+            return rcvi_fail(RCV_INVALID, "the lengths of buckets must be positive and increasing; %lld is not",
+                             (long long)bounds[i]);
     }
     int64_t longest = batcher->data->totals.longest;
     if (bounds[count - 1] < longest)
@@ -34,8 +35,8 @@ static rcv_status check_bounds(const rcvi_batcher *batcher, const int64_t *bound
     return RCV_OK;
 }
 
-/* From the longest bucket to the shortest: each takes what is left of its own, and as many more as fill its last batch. */
-static void share_out(rcvi_batcher *batcher) {
+/* From the longest bucket to the shortest: each gets its remaining own sequences, and shorter ones that fill its last batch. */
+static void distribute_rows(rcvi_batcher *batcher) {
     int64_t end = batcher->data->totals.sequences;
     for (size_t i = batcher->bucket_count; i > 0; i--) {
         rcvi_bucket *b = &batcher->buckets[i - 1];
@@ -52,7 +53,7 @@ static void count_sequence(void *user, int64_t sequence, rcvi_span span) {
     batcher->buckets[bucket_of(batcher, span.length)].own_count++;
 }
 
-/* Counts sequences, and from that places of sequences and batches. */
+/* Counts the sequences of each bucket, and computes the offsets of its sequences and batches. */
 static rcv_status size_buckets(rcvi_batcher *batcher) {
     int64_t own = 0;
     RCVI_TRY(rcvi_data_each_span(batcher->data, count_sequence, batcher));
@@ -60,7 +61,7 @@ static rcv_status size_buckets(rcvi_batcher *batcher) {
         batcher->buckets[i].own = own;
         own += batcher->buckets[i].own_count;
     }
-    share_out(batcher);
+    distribute_rows(batcher);
     for (size_t i = 0; i < batcher->bucket_count; i++) {
         batcher->buckets[i].first_batch = batcher->batches;
         batcher->batches += batcher->buckets[i].batches;
@@ -103,34 +104,34 @@ static void shuffle(uint32_t *items, int64_t count, uint64_t key) {
     }
 }
 
-/* Where the file holds other lengths than it did, some do not fit. */
+/* `full`: a bucket got more sequences than were counted before: the file changed. */
 typedef struct {
     rcvi_batcher *batcher;
-    int64_t *placed; /* [bucket_count] */
+    int64_t *counts; /* [bucket_count] sequences so far */
     bool full;
-} placing;
+} ordering;
 
-static void place_sequence(void *user, int64_t sequence, rcvi_span span) {
-    placing *p = user;
+static void add_to_order(void *user, int64_t sequence, rcvi_span span) {
+    ordering *p = user;
     const size_t bucket = bucket_of(p->batcher, span.length);
     const rcvi_bucket *b = &p->batcher->buckets[bucket];
-    if (p->placed[bucket] < b->own_count)
-        p->batcher->order[b->own + p->placed[bucket]++] = (uint32_t)sequence;
+    if (p->counts[bucket] < b->own_count)
+        p->batcher->order[b->own + p->counts[bucket]++] = (uint32_t)sequence;
     else
         p->full = true;
 }
 
-static rcv_status place_all(rcvi_batcher *batcher) {
-    placing p = {batcher, rcvi_new(batcher->context, batcher->bucket_count, sizeof *p.placed), false};
-    if (!p.placed) return RCV_NO_MEMORY;
-    rcv_status status = rcvi_data_each_span(batcher->data, place_sequence, &p);
-    rcvi_free(batcher->context, p.placed);
+static rcv_status order_by_bucket(rcvi_batcher *batcher) {
+    ordering p = {batcher, rcvi_new(batcher->context, batcher->bucket_count, sizeof *p.counts), false};
+    if (!p.counts) return RCV_NO_MEMORY;
+    rcv_status status = rcvi_data_each_span(batcher->data, add_to_order, &p);
+    rcvi_free(batcher->context, p.counts);
     return !status && p.full ? rcvi_data_file_fail_changed(batcher->data->cache) : status;
 }
 
 rcv_status rcvi_sequences_order(rcvi_batcher *batcher, int64_t epoch) {
     if (batcher->ordered == epoch || (batcher->ordered >= 0 && !batcher->options.shuffle)) return RCV_OK;
-    RCVI_TRY(place_all(batcher));
+    RCVI_TRY(order_by_bucket(batcher));
     for (int64_t i = 0; i < batcher->batches; i++) batcher->batch_order[i] = (uint32_t)i;
     batcher->ordered = epoch;
     if (!batcher->options.shuffle) return RCV_OK;
@@ -147,7 +148,7 @@ rcv_status rcvi_sequences_order(rcvi_batcher *batcher, int64_t epoch) {
 
 /* ---- rows ---- */
 
-/* Inputs of row `row`, and of lines its targets: behind the length 0, and -1. */
+/* Writes the inputs of a row and, for lines, its targets; after the sequence's length 0 and -1. */
 static rcv_status fill_tokens(rcvi_batcher *batcher, const rcvi_batch *batch, int64_t row, rcvi_span span) {
     const bool lines = batcher->data->kind == RCV_DATA_LINES;
     int32_t *tokens = batcher->tokens, eos = lines ? (int32_t)batcher->data->vocabulary->eos : 0;

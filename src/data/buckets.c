@@ -1,38 +1,38 @@
-/* Which lengths sequences are padded to. A bucket's cost depends on its bound, on how many sequences it has and on how many are longer, not on
- * where the other bounds are; so the best K bounds are found by dynamic programming over the different lengths, good ones by merging
- * neighbours. */
+/* Choice of the lengths that sequences are padded to. The cost of a bucket depends on its bound, on its number of sequences and on the number of longer
+ * sequences, but not on the other bounds. So dynamic programming over the distinct lengths finds the best K bounds; greedy merging of
+ * neighbours finds good ones. */
 #include "data/batcher.h"
 
 #include <math.h>
 
-/* Neighbouring lengths that stay together: sequences of all groups up to this one, the longest length, and what a batch, or without a cost
- * function a sequence, of that length costs. */
+/* A group of neighbouring lengths. total: sequences of all groups up to this one; bound: its longest length; unit: cost of a batch of that length or, without a
+ * cost function, of a sequence. */
 typedef struct {
     int64_t total, bound;
-    int64_t batch; /* 0: the cost is a sequence's */
+    int64_t batch; /* sequences per batch; 0: `unit` is per sequence */
     double unit;
 } group;
 
 typedef struct {
-    group *groups; /* [count], before them one without sequences */
+    group *groups; /* [count + 1]; groups[0] is empty */
     size_t count;
-    bool fills; /* rows that longer sequences leave empty are a bucket's: all batches have the same size */
+    bool fills; /* rows that longer sequences leave empty are filled by this bucket; all batches have the same size */
 } grouping;
 
-/* Of a bucket that has so many sequences, and so many longer ones before it, which fill up batches with some of its own. */
+/* Cost of a bucket with so many sequences. `longer` sequences are in other buckets; their last batch contains some sequences of this one. */
 static double bucket_cost(int64_t sequences, int64_t longer, int64_t batch, double unit) {
     if (batch == 0) return (double)sequences * unit;
     return (double)(rcvi_bucket_batches(longer + sequences, batch) - rcvi_bucket_batches(longer, batch)) * unit;
 }
 
-/* Of a bucket that holds groups from + 1 .. to, counted from 1. */
+/* Cost of a bucket with the groups from + 1 .. to. */
 static double cost_of(const grouping *g, size_t from, size_t to) {
     const group *last = &g->groups[to];
     int64_t longer = g->fills ? g->groups[g->count].total - last->total : 0;
     return bucket_cost(last->total - g->groups[from].total, longer, last->batch, last->unit);
 }
 
-static group price(const rcvi_bucket_options *options, int64_t bound, int64_t total) {
+static group make_group(const rcvi_bucket_options *options, int64_t bound, int64_t total) {
     group made = {.total = total, .bound = bound, .unit = (double)bound};
     if (!options->cost) return made;
     made.batch = rcvi_bucket_batch(options->batch, options->tokens, bound);
@@ -59,24 +59,25 @@ static rcv_status group_lengths(rcv_context *context, const rcvi_histogram *hist
     if (count < 1) return rcvi_fail(RCV_INVALID, "there are no sequences to put into buckets");
     g->groups = rcvi_new(context, (size_t)count + 1, sizeof *g->groups);
     if (!g->groups) return RCV_NO_MEMORY;
-    /* Of the different lengths, numbers 1 .. n, group k ends with number k * n / count. */
+    /* Group k ends with distinct length number k * n / count, of n. */
     for (int64_t i = 1; i <= histogram->longest; i++) {
         if (histogram->counts[i] == 0) continue;
         total += histogram->counts[i];
-        if (++seen == ((int64_t)g->count + 1) * different / count) g->groups[++g->count] = price(options, i, total);
+        if (++seen == ((int64_t)g->count + 1) * different / count)
+            g->groups[++g->count] = make_group(options, i, total);
     }
     return RCV_OK;
 }
 
 /* ---- greedy ---- */
 
-/* ends[0 .. count] are groups at which buckets end, ends[0] being 0. The bucket whose union with the next one costs least more. */
+/* Finds the bucket whose merge with the next one adds the least cost. ends[0 .. count]: the last groups of buckets; ends[0] is 0. */
 static size_t cheapest_merge(const grouping *g, const size_t *ends, size_t count, double *more) {
     size_t best = 1;
     *more = INFINITY;
     for (size_t i = 1; i < count; i++) {
-        double apart = cost_of(g, ends[i - 1], ends[i]) + cost_of(g, ends[i], ends[i + 1]);
-        double change = cost_of(g, ends[i - 1], ends[i + 1]) - apart;
+        double separate = cost_of(g, ends[i - 1], ends[i]) + cost_of(g, ends[i], ends[i + 1]);
+        double change = cost_of(g, ends[i - 1], ends[i + 1]) - separate;
         if (change < *more) {
             *more = change;
             best = i;
@@ -111,8 +112,8 @@ rcv_status rcvi_buckets_greedy(rcv_context *context, const rcvi_histogram *histo
 
 /* ---- the optimum ---- */
 
-/* best[j][k]: the least cost of groups 1 .. j in at most k buckets; from[j][k]: the group before the last of them. Both are
- * [groups + 1, most + 1]; without groups there is no cost, and without buckets there are no groups. */
+/* best[j][k]: least cost of groups 1 .. j in at most k buckets; from[j][k]: the last group before the last of these buckets. Both are
+ * [groups + 1, most + 1]. best[0][k] is 0; best[j][0] is infinite. */
 static void find_best(const grouping *g, size_t most, double *best, uint16_t *from) {
     const size_t width = most + 1;
     for (size_t j = 1; j <= g->count; j++) {
@@ -129,7 +130,7 @@ static void find_best(const grouping *g, size_t most, double *best, uint16_t *fr
     }
 }
 
-static void trace(const grouping *g, size_t most, const uint16_t *from, int64_t *bounds, size_t *count) {
+static void trace_bounds(const grouping *g, size_t most, const uint16_t *from, int64_t *bounds, size_t *count) {
     size_t ends[RCV_MOST_BUCKETS], found = 0;
     for (size_t at = g->count; at > 0; found++) {
         ends[found] = at;
@@ -143,13 +144,13 @@ rcv_status rcvi_buckets_best(rcv_context *context, const rcvi_histogram *histogr
                              int64_t *bounds, size_t *count) {
     grouping g;
     RCVI_TRY(group_lengths(context, histogram, options, &g));
-    size_t places = (g.count + 1) * (options->most + 1);
-    double *best = rcvi_new(context, places, sizeof *best);
-    uint16_t *from = rcvi_new(context, places, sizeof *from);
+    size_t entries = (g.count + 1) * (options->most + 1);
+    double *best = rcvi_new(context, entries, sizeof *best);
+    uint16_t *from = rcvi_new(context, entries, sizeof *from);
     rcv_status status = best && from ? RCV_OK : RCV_NO_MEMORY;
     if (!status) {
         find_best(&g, options->most, best, from);
-        trace(&g, options->most, from, bounds, count);
+        trace_bounds(&g, options->most, from, bounds, count);
     }
     rcvi_free(context, from);
     rcvi_free(context, best);
@@ -164,14 +165,14 @@ double rcvi_buckets_cost(const rcvi_histogram *histogram, const rcvi_bucket_opti
     for (size_t k = count; k > 0; k--) {
         int64_t sequences = 0, below = k > 1 ? bounds[k - 2] : 0;
         for (; length > below; length--) sequences += histogram->counts[length];
-        group g = price(options, bounds[k - 1], sequences);
+        group g = make_group(options, bounds[k - 1], sequences);
         cost += bucket_cost(sequences, longer, g.batch, g.unit);
         if (options->tokens == 0) longer += sequences;
     }
     return cost;
 }
 
-/* ---- for the public header ---- */
+/* ---- public functions ---- */
 
 rcv_status rcv_data_buckets(const rcv_data *data, size_t most, bool greedy, int64_t *bounds, size_t *count) {
     RCVI_NEED(data, "data");

@@ -1,4 +1,4 @@
-/* A file to learn from: opened through what is kept of it, and read from there. */
+/* Opening of a data file through its token cache, and reading of tokens, spans, numbers and labels. */
 #include "data/internal.h"
 
 #include <string.h>
@@ -21,8 +21,8 @@ static rcv_status check_options(const rcv_data_options *options) {
     return RCV_OK;
 }
 
-/* The vocabulary to read with, where one is given or all texts have the same. */
-static rcv_status take_vocabulary(const rcv_data_options *options, rcvi_import *import) {
+/* Sets the vocabulary, if one is given or if the level is bytes. */
+static rcv_status set_vocabulary(const rcv_data_options *options, rcvi_import *import) {
     const rcv_vocabulary *given = options->vocabulary;
     if (!given && options->like) given = options->like->vocabulary;
     if (options->level == RCV_LEVEL_BYTE) return rcv_vocabulary_bytes(import->context, &import->vocabulary);
@@ -33,7 +33,7 @@ static rcv_status take_vocabulary(const rcv_data_options *options, rcvi_import *
     return RCV_OK;
 }
 
-static rcv_status take_classes(const rcv_data_options *options, rcvi_import *import) {
+static rcv_status set_classes(const rcv_data_options *options, rcvi_import *import) {
     rcvi_words_init(&import->classes, import->context);
     const rcvi_words *like = options->like ? &options->like->classes : NULL;
     int64_t count = options->classes ? (int64_t)options->class_count : like ? like->size : 0;
@@ -45,7 +45,7 @@ static rcv_status take_classes(const rcv_data_options *options, rcvi_import *imp
         if (options->classes) length = name ? strlen(name) : 0;
         if (!name) return rcvi_fail(RCV_INVALID, "class %lld has NULL for a name", (long long)i);
         RCVI_TRY(rcvi_words_count(&import->classes, name, length, 0, NULL));
-        if (import->classes.size != i + 1) return rcvi_fail(RCV_INVALID, "the class '%.60s' is named twice", name);
+        if (import->classes.size != i + 1) return rcvi_fail(RCV_INVALID, "the class '%.60s' is given twice", name);
         import->names_hash = rcvi_hash_chunk(import->names_hash, name, length);
     }
     return RCV_OK;
@@ -60,18 +60,18 @@ static rcv_status check_totals(const rcvi_import *import, const rcv_data *like) 
     if (import->kind == RCV_DATA_STREAM && totals->tokens < 2)
         return rcvi_fail(RCV_FORMAT, "%s holds one token, where a stream needs two at least", path);
     if (like && import->kind >= RCV_DATA_CLASSES && totals->features != like->totals.features)
-        return rcvi_fail(RCV_FORMAT, "%s has %lld features where the data that it is to be like has %lld", path,
+        return rcvi_fail(RCV_FORMAT, "%s has %lld features; the data that it must match has %lld", path,
                          (long long)totals->features, (long long)like->totals.features);
     if (like && import->kind == RCV_DATA_VALUES && totals->outputs != like->totals.outputs)
-        return rcvi_fail(RCV_FORMAT, "%s has %lld values an example where the data that it is to be like has %lld",
-                         path, (long long)totals->outputs, (long long)like->totals.outputs);
+        return rcvi_fail(RCV_FORMAT, "%s has %lld values per example; the data that it must match has %lld", path,
+                         (long long)totals->outputs, (long long)like->totals.outputs);
     return RCV_OK;
 }
 
-/* A stream of bytes is the text itself; everything else has its file. */
-static rcv_status open_parts(rcvi_import *import, rcv_data *data) {
+/* Opens the text (bytes) or the token cache (everything else), or both (lines of bytes). */
+static rcv_status open_files(rcvi_import *import, rcv_data *data) {
     bool text_has_tokens = import->level == RCV_LEVEL_BYTE && import->kind <= RCV_DATA_LINES;
-    if (import->source.bytes == 0) return RCV_OK; /* there is nothing to read */
+    if (import->source.bytes == 0) return RCV_OK; /* an empty file; check_totals reports it */
     if (text_has_tokens)
         RCVI_TRY(rcvi_data_file_new(import->context, import->source.file, import->source.path, &import->source.stamp,
                                     &data->text));
@@ -86,12 +86,12 @@ static rcv_status open_parts(rcvi_import *import, rcv_data *data) {
     return RCV_OK;
 }
 
-static rcv_status read_into(rcvi_import *import, const rcv_data_options *options, rcv_data *data) {
-    RCVI_TRY(take_vocabulary(options, import));
-    RCVI_TRY(take_classes(options, import));
+static rcv_status import_data(rcvi_import *import, const rcv_data_options *options, rcv_data *data) {
+    RCVI_TRY(set_vocabulary(options, import));
+    RCVI_TRY(set_classes(options, import));
     RCVI_TRY(rcvi_text_file_hash(&import->source, &import->text_hash));
     import->text_bytes = import->source.bytes;
-    RCVI_TRY(open_parts(import, data));
+    RCVI_TRY(open_files(import, data));
     if (import->kind <= RCV_DATA_LINES && import->vocabulary) import->totals.outputs = import->vocabulary->words.size;
     RCVI_TRY(check_totals(import, options->like));
     const uint64_t key[] = {import->text_hash, import->names_hash, (uint64_t)import->source.bytes,
@@ -100,8 +100,8 @@ static rcv_status read_into(rcvi_import *import, const rcv_data_options *options
     return RCV_OK;
 }
 
-/* The data owns what the reading found, whether the reading was good or not. */
-static void hand_over(rcvi_import *import, rcv_data *data) {
+/* Moves ownership from the import to the data, also after a failure. */
+static void move_results(rcvi_import *import, rcv_data *data) {
     rcvi_text_file_close(&import->source);
     rcvi_words_free(&import->counted);
     data->level = import->level;
@@ -134,8 +134,8 @@ rcv_status rcv_data_open(rcv_context *context, const char *path, const rcv_data_
     if (!made) return RCV_NO_MEMORY;
     made->context = context;
     rcv_status status = rcvi_text_file_open(context, path, &import.source);
-    if (!status) status = read_into(&import, options, made);
-    hand_over(&import, made);
+    if (!status) status = import_data(&import, options, made);
+    move_results(&import, made);
     if (status) {
         rcv_data_free(made);
         return status;
@@ -153,7 +153,7 @@ void rcv_data_free(rcv_data *data) {
     rcvi_free(data->context, data);
 }
 
-/* ---- asking ---- */
+/* ---- properties ---- */
 
 const rcv_vocabulary *rcv_data_vocabulary(const rcv_data *data) { return data->vocabulary; }
 rcv_level rcv_data_level(const rcv_data *data) { return data->level; }
@@ -174,8 +174,8 @@ const char *rcv_data_class_name(const rcv_data *data, int64_t index, size_t *len
 
 /* ---- reading ---- */
 
-/* Where numbers of `width` bytes lie at the end of an array, they become its elements. The largest, or -1 where there are none. */
-static int64_t widen(int32_t *tokens, int64_t count, int64_t width) {
+/* Widens numbers of `width` bytes, stored at the end of the array, in place to int32. Returns the largest, or -1 if there are none. */
+static int64_t widen_tokens(int32_t *tokens, int64_t count, int64_t width) {
     const char *from = (const char *)tokens + count * (4 - width);
     int64_t largest = -1;
     for (int64_t i = 0; i < count; i++) {
@@ -199,13 +199,14 @@ rcv_status rcvi_data_read_tokens(const rcv_data *data, int64_t from, int64_t cou
     const int64_t width = data->totals.token_bytes;
     RCVI_TRY(rcvi_data_file_read(data->tokens, data->token_at + from * width, (char *)tokens + count * (4 - width),
                                  (size_t)(count * width)));
-    return widen(tokens, count, width) < data->vocabulary->words.size ? RCV_OK
-                                                                      : rcvi_data_file_fail_changed(data->tokens);
+    return widen_tokens(tokens, count, width) < data->vocabulary->words.size
+               ? RCV_OK
+               : rcvi_data_file_fail_changed(data->tokens);
 }
 
 rcv_status rcvi_data_read_spans(const rcv_data *data, int64_t first, int64_t count, rcvi_span *spans) {
     const rcvi_totals *t = &data->totals;
-    /* A line of bytes lies in the text, the others among all tokens or steps. */
+    /* Spans of byte lines are offsets in the text, other spans are indices of tokens or steps. */
     const bool in_text = data->kind == RCV_DATA_LINES && data->text;
     RCVI_TRY(rcvi_data_file_read(data->cache, data->offsets[RCVI_SPANS] + first * (int64_t)sizeof *spans, spans,
                                  (size_t)count * sizeof *spans));

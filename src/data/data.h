@@ -1,4 +1,4 @@
-/* What is learnt from: tokens of texts and numbers of examples, read from files, and the batches made of them. */
+/* Training data: tokens of texts and numbers of examples, read from files, and the batches made from them. */
 #ifndef RCVI_DATA_H
 #define RCVI_DATA_H
 
@@ -6,51 +6,53 @@
 
 /* ---- data ---- */
 
-/* Words of a text are numbered by falling count, equal counts in the order of their bytes; <eos> counts as the lines do, and <unk> is
- * added at the end where the text has none. Tokens lie as uint8, uint16 or int32, whatever holds the vocabulary, and are read through one
- * call; of a text at byte level it is the text itself that is read. RCV_IO where the file was cut short, or holds a number that is no token. */
+/* Reads tokens from .. from + count - 1. Words of a text are numbered by decreasing count, words with equal counts by their bytes; the count of <eos>
+ * is the number of lines; <unk> is added at the end if the text does not have it. Tokens are stored as uint8, uint16 or int32, the
+ * smallest type for the vocabulary; at byte level they are the bytes of the text itself. RCV_IO if the file was truncated, or contains a number that
+ * is not a token. */
 rcv_status rcvi_data_read_tokens(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens);
-uint64_t rcvi_data_hash(const rcv_data *data); /* of the text and how it was read */
+uint64_t rcvi_data_hash(const rcv_data *data); /* of the text and the options it was read with */
 
 rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **vocabulary);
 
 /* ---- batches ---- */
 
 typedef enum {
-    RCVI_COLUMNS, /* of the token stream, state carried from batch to batch; what does not fill the columns or the last window is left out */
-    RCVI_ALL, /* the same, but nothing is left out: the last column and window are filled up with targets that do not count */
-    RCVI_SEQUENCES /* each by itself, in buckets; nothing is left out, and rows that a bucket leaves empty are the next shorter one's */
+    RCVI_COLUMNS, /* columns of the token stream, with the state carried from batch to batch; tokens that do not fill all columns or the last window are dropped */
+    RCVI_ALL,     /* columns without dropped tokens: the last column and window are padded with ignored targets */
+    RCVI_SEQUENCES /* independent sequences in buckets; none is dropped; empty rows of a bucket's last batch are filled with shorter sequences */
 } rcvi_batching;
 
 typedef struct {
     rcvi_batching how;
-    int64_t batch; /* sequences side by side; with `tokens` at most that many (0: any) */
+    int64_t batch; /* sequences per batch; with `tokens` the maximum (0: no maximum) */
     int64_t steps; /* of a window (columns) */
     int64_t
-        tokens; /* of a batch of sequences, padding included: each bucket has tokens / its length sequences; 0: `batch` */
-    const int64_t *bounds; /* rising lengths of the buckets; the last is at least the longest sequence */
+        tokens; /* tokens per batch of sequences, with padding: a batch of a bucket has tokens / bound sequences; 0: `batch` sequences */
+    const int64_t *bounds; /* increasing lengths of the buckets; the last is at least the longest sequence */
     size_t bound_count;
-    bool shuffle; /* sequences, and the order of the batches, anew in every epoch */
+    bool shuffle; /* shuffle sequences, and the order of batches, in every epoch */
     uint64_t seed;
 } rcvi_batcher_options;
 
-/* Where the batcher stands: enough to go on from. */
+/* Position of the batcher; sufficient to resume. */
 typedef struct {
-    int64_t epoch, batch; /* batches of this epoch that were taken; behind its last one it is the next epoch, and 0 */
+    int64_t epoch,
+        batch; /* `batch`: batches of this epoch that were read; after the last one the position is batch 0 of the next epoch */
 } rcvi_position;
 
 typedef struct {
     int64_t steps, batch;   /* of the arrays */
-    size_t bucket;          /* its number; 0 for columns */
-    bool carries;           /* states go on from the batch before; else they begin anew */
-    bool ends;              /* the last of its epoch */
-    int64_t counted;        /* targets that count */
-    const int32_t *inputs;  /* [steps, batch] tokens, NULL where inputs are numbers */
-    const float *x;         /* [steps, batch, features] then */
-    const int32_t *targets; /* [steps, batch] the next token, or -1; of classes [batch] */
-    const float *values;    /* [batch, outputs], of values; NaN where a row does not count */
+    size_t bucket;          /* number of its bucket; 0 for columns */
+    bool carries;           /* the states continue from the previous batch; else they start from the initial state */
+    bool ends;              /* it is the last batch of its epoch */
+    int64_t counted;        /* number of targets that are not ignored */
+    const int32_t *inputs;  /* [steps, batch] tokens; NULL if inputs are numbers */
+    const float *x;         /* [steps, batch, features] numbers; NULL if inputs are tokens */
+    const int32_t *targets; /* [steps, batch] next token, or -1: ignored; of classes: [batch] */
+    const float *values;    /* [batch, outputs] target values; NaN in ignored rows */
     const int64_t *
-        lengths; /* [batch], each at least 1; NULL for columns. Rows beyond the examples have length 1 and do not count */
+        lengths; /* [batch], each at least 1; NULL for columns. Rows without a sequence have length 1 and are ignored */
 } rcvi_batch;
 
 typedef struct rcvi_batcher rcvi_batcher;
@@ -58,11 +60,11 @@ typedef struct rcvi_batcher rcvi_batcher;
 rcv_status rcvi_batcher_new(const rcv_data *data, const rcvi_batcher_options *options, rcvi_batcher **batcher);
 void rcvi_batcher_free(rcvi_batcher *batcher);
 int64_t rcvi_batcher_count(const rcvi_batcher *batcher); /* batches of an epoch */
-/* Shapes that will come: one a bucket. False past the end. */
+/* The shape of the batches of a bucket, and how many an epoch has. False if there is no such bucket. */
 bool rcvi_batcher_shape(const rcvi_batcher *batcher, size_t bucket, int64_t *steps, int64_t *batch, int64_t *batches);
 rcv_status rcvi_batcher_seek(rcvi_batcher *batcher, rcvi_position position);
 rcvi_position rcvi_batcher_position(const rcvi_batcher *batcher);
-/* The next batch, of the next epoch behind the last. It lasts until the next call. */
+/* Reads the next batch; after the last of an epoch, the first of the next epoch. The arrays are valid until the next call. */
 rcv_status rcvi_batcher_next(rcvi_batcher *batcher, rcvi_batch *batch);
 
 /* ---- buckets ---- */
@@ -75,26 +77,26 @@ typedef struct {
 rcv_status rcvi_histogram_new(const rcv_data *data, rcvi_histogram *histogram);
 void rcvi_histogram_free(rcv_context *context, rcvi_histogram *histogram);
 
-/* What a step of work costs: seconds (or any unit) of a batch of `batch` sequences padded to `steps`; NULL: steps * batch. */
+/* The cost, in seconds or any unit, of a batch of `batch` sequences padded to `steps`. NULL: steps * batch. */
 typedef double rcvi_batch_cost(void *user, int64_t steps, int64_t batch);
 
 typedef struct {
-    size_t most;           /* buckets, K */
+    size_t most;           /* maximum number of buckets, K */
     int64_t batch, tokens; /* as in the batcher's options */
     rcvi_batch_cost *cost;
     void *user;
 } rcvi_bucket_options;
 
-/* Rising bounds, at most `most` (there is room for so many), the last one the longest length. Greedy merges the two neighbours that cost
- * least until K are left, and on as long as that gains; the optimum is by dynamic programming over the different lengths. Both
- * take neighbouring lengths together where more than RCVI_BUCKET_GROUPS differ. */
+/* Find increasing bounds (bounds: [most]); the last one is the longest length. The greedy algorithm starts with one bucket per length and merges the pair of
+ * neighbours with the least added cost, until K are left and further merging does not reduce the cost. The optimum is found by dynamic
+ * programming over the distinct lengths. Both group neighbouring lengths if there are more than RCVI_BUCKET_GROUPS. */
 enum { RCVI_BUCKET_GROUPS = 2000 };
 rcv_status rcvi_buckets_greedy(rcv_context *context, const rcvi_histogram *histogram,
                                const rcvi_bucket_options *options, int64_t *bounds, size_t *count);
 rcv_status rcvi_buckets_best(rcv_context *context, const rcvi_histogram *histogram, const rcvi_bucket_options *options,
                              int64_t *bounds, size_t *count);
-/* The cost of all batches, as the batcher makes them (with `tokens`, where batches differ in size, as if each bucket filled its own alone);
- * without a cost function that is tokens with padding, and divided by histogram->tokens it is padded / ideal. */
+/* The total cost of the batches that the batcher makes. With `tokens`, batches differ in size; the cost is then computed as if buckets did not share
+ * batches. Without a cost function it is the number of tokens with padding; divided by histogram->tokens it is the padding ratio. */
 double rcvi_buckets_cost(const rcvi_histogram *histogram, const rcvi_bucket_options *options, const int64_t *bounds,
                          size_t count);
 

@@ -1,4 +1,4 @@
-/* One example: a line of a file as numbers or a text, and what is to be told of it. */
+/* One example: a line of a file, parsed to numbers or a text, and its label (a class or values). */
 #ifndef RCVI_DATA_EXAMPLE_H
 #define RCVI_DATA_EXAMPLE_H
 
@@ -9,20 +9,20 @@ typedef struct {
     const char *path;
     rcv_data_kind kind;
     int64_t line;     /* its number, from 1 on */
-    void *json;       /* owns the text */
+    void *json;       /* owns `text` */
     const char *text; /* NULL: the example is numbers */
     size_t text_length;
     float *x; /* [steps, features] */
     size_t x_capacity;
     int64_t steps, features;
-    char label[256]; /* a class's name */
+    char label[256]; /* name of the class */
     size_t label_length;
     float *values; /* [outputs] */
     size_t value_capacity;
     int64_t outputs;
 } rcvi_example;
 
-/* Reads the next line; the example lasts until the line after it. */
+/* Parses a line; the result is valid until the next call. */
 rcv_status rcvi_example_parse(rcvi_example *example, const char *line, size_t length);
 void rcvi_example_free(rcvi_example *example);
 

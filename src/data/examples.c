@@ -1,4 +1,4 @@
-/* Examples of classes or values: all lines of a file, surveyed, then written. */
+/* The reader of examples with classes or values. Both passes parse every line; the first counts, the second writes. */
 #include "data/example.h"
 
 #include <math.h>
@@ -10,16 +10,16 @@ typedef struct {
     rcvi_example example;
     int64_t steps, sequences, longest; /* of all examples so far */
     int64_t features, outputs;         /* of the first one */
-    int64_t own_steps;                 /* of the text at hand */
+    int64_t own_steps;                 /* of the current text */
 } progress;
 
-/* ---- the survey ---- */
+/* ---- first pass ---- */
 
 #define WRONG(p, format, ...)                                                                                          \
     rcvi_fail(RCV_FORMAT, "%s: line %lld " format, (p)->import->source.path, (long long)(p)->example.line, __VA_ARGS__)
 
-/* What all examples have in common is what the first has. */
-static rcv_status check_alike(progress *p) {
+/* All examples must have the kind, features and outputs of the first. */
+static rcv_status check_like_first(progress *p) {
     const rcvi_example *e = &p->example;
     int64_t features = e->text ? 0 : e->features;
     if (p->sequences == 0) {
@@ -42,13 +42,13 @@ static rcv_status count_class(progress *p) {
     const rcvi_example *e = &p->example;
     if (!p->import->given_classes) return rcvi_words_count(classes, e->label, e->label_length, 1, NULL);
     if (rcvi_words_find(classes, e->label, e->label_length) >= 0) return RCV_OK;
-    return WRONG(p, "has the class '%.60s', which is none of the %lld that were given", e->label,
+    return WRONG(p, "has the class '%.60s', which is not one of the %lld given classes", e->label,
                  (long long)classes->size);
 }
 
 /* ---- both passes ---- */
 
-static rcv_status take_word(void *user, const char *word, size_t length, int64_t place) {
+static rcv_status process_word(void *user, const char *word, size_t length, int64_t place) {
     progress *p = user;
     rcvi_import *import = p->import;
     p->own_steps++;
@@ -61,13 +61,13 @@ static rcv_status take_word(void *user, const char *word, size_t length, int64_t
     return rcvi_write_token(import, token);
 }
 
-/* An empty text is an empty line at word level, and nothing at byte level. */
-static rcv_status take_text(progress *p) {
+/* An empty text is one <eos> at word level, and an error at byte level. */
+static rcv_status process_text(progress *p) {
     const rcvi_example *e = &p->example;
     p->own_steps = 0;
-    if (p->import->level == RCV_LEVEL_WORD && e->text_length == 0) return take_word(p, NULL, 0, 0);
+    if (p->import->level == RCV_LEVEL_WORD && e->text_length == 0) return process_word(p, NULL, 0, 0);
     if (p->import->level == RCV_LEVEL_WORD)
-        return rcvi_text_words(e->text, e->text_length, p->import->source.path, take_word, p);
+        return rcvi_text_words(e->text, e->text_length, p->import->source.path, process_word, p);
     p->own_steps = (int64_t)e->text_length;
     if (e->text_length == 0) return WRONG(p, "has %s", "an empty text");
     return p->writes ? rcvi_write_section(p->import, RCVI_TOKENS, e->text, e->text_length) : RCV_OK;
@@ -94,16 +94,16 @@ static bool is_blank(const char *line, size_t length) {
     return length == 0;
 }
 
-static rcv_status take_line(void *user, const char *line, size_t length, int64_t place) {
+static rcv_status process_line(void *user, const char *line, size_t length, int64_t place) {
     progress *p = user;
     rcvi_example *e = &p->example;
     (void)place;
     e->line++;
     if (is_blank(line, length)) return RCV_OK;
     RCVI_TRY(rcvi_example_parse(e, line, length));
-    RCVI_TRY(check_alike(p));
+    RCVI_TRY(check_like_first(p));
     if (!p->writes && e->kind == RCV_DATA_CLASSES) RCVI_TRY(count_class(p));
-    if (e->text) RCVI_TRY(take_text(p));
+    if (e->text) RCVI_TRY(process_text(p));
     if (p->writes && !e->text) RCVI_TRY(write_numbers(p));
     int64_t steps = e->text ? p->own_steps : e->steps;
     if (p->writes) RCVI_TRY(write_label(p));
@@ -114,17 +114,17 @@ static rcv_status take_line(void *user, const char *line, size_t length, int64_t
     return RCV_OK;
 }
 
-static rcv_status go_through(rcvi_import *import, progress *p) {
+static rcv_status process_lines(rcvi_import *import, progress *p) {
     p->import = import;
     p->example = (rcvi_example){.context = import->context, .path = import->source.path, .kind = import->kind};
-    rcv_status status = rcvi_text_file_lines(&import->source, RCVI_LIMIT_EXAMPLE, take_line, p);
+    rcv_status status = rcvi_text_file_lines(&import->source, RCVI_LIMIT_EXAMPLE, process_line, p);
     rcvi_example_free(&p->example);
     return status;
 }
 
 /* ---- the reader ---- */
 
-/* Numbers before texts, by their size; texts by their bytes. */
+/* Order of classes: numbers first, by value; then texts, by bytes. */
 static bool is_class_before(const rcvi_words *words, int64_t a, int64_t b) {
     size_t length;
     double x, y;
@@ -153,7 +153,7 @@ static rcv_status finish_names(rcvi_import *import, const progress *p) {
 
 static rcv_status count_examples(rcvi_import *import) {
     progress p = {0};
-    RCVI_TRY(go_through(import, &p));
+    RCVI_TRY(process_lines(import, &p));
     RCVI_TRY(finish_names(import, &p));
     rcvi_totals *totals = &import->totals;
     if (p.features == 0) totals->token_bytes = rcvi_token_bytes(import);
@@ -172,7 +172,7 @@ static rcv_status count_examples(rcvi_import *import) {
 
 static rcv_status write_examples(rcvi_import *import) {
     progress p = {.writes = true};
-    return go_through(import, &p);
+    return process_lines(import, &p);
 }
 
 const rcvi_data_reader rcvi_example_reader = {count_examples, write_examples};

@@ -1,4 +1,4 @@
-/* How many sequences of every length there are. */
+/* The histogram of sequence lengths. */
 #include "data/internal.h"
 
 static rcv_status check_kind(const rcv_data *data) {

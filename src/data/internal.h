@@ -1,9 +1,9 @@
-/* What the files of this room share: words by number, a text read in pieces, and the one file that keeps what was read.
+/* Shared declarations of this folder: tables of words, text files read in chunks, and the token cache.
  *
- *   text -> survey (counts everything) -> write (sections of one file) -> read in parts
+ *   text -> first pass (counts) -> second pass (writes the sections of the token cache) -> batches read parts of the cache
  *
- * A kind of data is a reader: the survey goes through the text once and leaves totals, from which all sizes in the file follow; the
- * second pass writes. So memory holds words, classes and buffers, never a text. */
+ * Each kind of data has a reader with two passes over the text. The first pass computes the totals, which determine all sizes in the token
+ * cache; the second pass writes it. Memory holds words, classes and buffers, but never a whole text. */
 #ifndef RCVI_DATA_STORE_H
 #define RCVI_DATA_STORE_H
 
@@ -14,15 +14,16 @@
 #define RCVI_EOS "<eos>"
 #define RCVI_UNK "<unk>"
 
-/* ---- words by number, numbers by word ---- */
+/* ---- a table of words: number to word and word to number ---- */
 
-/* Word w is bytes[starts[w] .. starts[w + 1]), the last of them a NUL that is not part of it. A slot holds 32 bits of a word's hash above its number + 1, or 0. */
+/* Word w is bytes[starts[w] .. starts[w + 1]), the last of these a terminating NUL. A slot of the hash table is 0, or has 32 bits of a word's hash in the upper half and its number + 1 in
+ * the lower. */
 typedef struct {
     rcv_context *context;
     int64_t size;
     char *bytes;
     size_t bytes_capacity;
-    uint64_t *starts; /* [size + 1] once there is a word */
+    uint64_t *starts; /* [size + 1]; NULL if there are no words */
     size_t start_capacity;
     int64_t *counts; /* [size] */
     size_t count_capacity;
@@ -34,33 +35,34 @@ void rcvi_words_init(rcvi_words *words, rcv_context *context);
 void rcvi_words_free(rcvi_words *words);
 const char *rcvi_words_at(const rcvi_words *words, int64_t number, size_t *length);
 int64_t rcvi_words_find(const rcvi_words *words, const char *word, size_t length); /* -1: absent */
-/* Finds or adds, and counts. A word may hold any bytes. */
+/* Finds or adds a word, and adds `count` to its count. A word may contain any bytes. */
 rcv_status rcvi_words_count(rcvi_words *words, const char *word, size_t length, int64_t count, int64_t *number);
-/* The words of `from` in the order that `before` says, each with its count. */
+/* Copies the words of `from` with their counts to `to`, sorted by `before`. */
 typedef bool rcvi_word_order(const rcvi_words *words, int64_t a, int64_t b);
 rcv_status rcvi_words_sort(const rcvi_words *from, rcvi_word_order *before, rcvi_words *to);
-int rcvi_words_compare(const rcvi_words *words, int64_t a, int64_t b); /* as memcmp, the shorter first */
+int rcvi_words_compare(const rcvi_words *words, int64_t a,
+                       int64_t b); /* as memcmp; of two with a common prefix the shorter is first */
 
 struct rcv_vocabulary {
     rcv_context *context;
     rcv_level level;
     rcvi_words words;
-    int64_t eos, unk; /* -1: none. A newline at byte level */
+    int64_t eos, unk; /* token numbers; -1: none. At byte level eos is the newline */
 };
 
-/* Words as they were counted become a vocabulary, as data.h says. */
+/* Makes a vocabulary of counted words, ordered as data.h says. */
 rcv_status rcvi_vocabulary_rank(const rcvi_words *counted, rcv_vocabulary **vocabulary);
 uint64_t rcvi_vocabulary_hash(const rcv_vocabulary *vocabulary);
 
-/* ---- a text ---- */
+/* ---- text files ---- */
 
-/* How a file was: another size or time of change is another file. */
+/* Size and modification time of a file, to detect changes. */
 typedef struct {
     int64_t bytes, seconds, nanoseconds;
 } rcvi_stamp;
 
 rcv_status rcvi_stamp_file(int file, const char *path, rcvi_stamp *stamp);
-rcv_status rcvi_check_stamp(int file, const char *path, const rcvi_stamp *then); /* RCV_IO where it changed */
+rcv_status rcvi_check_stamp(int file, const char *path, const rcvi_stamp *then); /* RCV_IO if it changed */
 
 typedef struct {
     rcv_context *context;
@@ -68,7 +70,7 @@ typedef struct {
     int file;
     int64_t bytes;
     rcvi_stamp stamp; /* when it was opened */
-    char *buffer;     /* `filled` bytes of it are the text's from `offset` on */
+    char *buffer;     /* holds `filled` bytes of the text from `offset` */
     size_t capacity, filled;
     int64_t offset;
 } rcvi_text_file;
@@ -76,28 +78,28 @@ typedef struct {
 rcv_status rcvi_text_file_open(rcv_context *context, const char *path, rcvi_text_file *source);
 void rcvi_text_file_close(rcvi_text_file *source);
 rcv_status rcvi_text_file_hash(rcvi_text_file *source, uint64_t *hash);
-rcv_status rcvi_text_file_check(const rcvi_text_file *source); /* RCV_IO where it is not as it was when it was opened */
+rcv_status rcvi_text_file_check(const rcvi_text_file *source); /* RCV_IO if it changed since it was opened */
 
-/* Called for every piece, word or line; `place` is its first byte's in the text. */
+/* Called for every chunk, word or line; `place` is its offset in the text. */
 typedef rcv_status rcvi_visit(void *user, const char *bytes, size_t length, int64_t place);
 rcv_status rcvi_text_file_chunks(rcvi_text_file *source, rcvi_visit *visit, void *user);
-/* Words, and NULL at the end of every line. */
+/* Visits words, and NULL at the end of every line. */
 rcv_status rcvi_text_file_words(rcvi_text_file *source, rcvi_visit *visit, void *user);
-/* The same of a text in memory; `name` is used in messages. */
+/* Visits the words of a text in memory in the same way; `name` is used in messages. */
 rcv_status rcvi_text_words(const char *bytes, size_t length, const char *name, rcvi_visit *visit, void *user);
-/* Lines without their newline, at most `longest` bytes each. */
+/* Visits lines without their newline; fails if one has more than `longest` bytes. */
 rcv_status rcvi_text_file_lines(rcvi_text_file *source, size_t longest, rcvi_visit *visit, void *user);
 /* Offset of the first byte that is not UTF-8, or `length`. */
 size_t rcvi_utf8_prefix(const char *bytes, size_t length);
 
-/* ---- what is kept ---- */
+/* ---- the token cache ---- */
 
 enum {
-    RCVI_WORDS,   /* the vocabulary, one word a line, where it was made from this text */
-    RCVI_CLASSES, /* names, each with a NUL behind it, where they were found in this text */
+    RCVI_WORDS,   /* the vocabulary, one word per line, if it was made from this text */
+    RCVI_CLASSES, /* NUL-terminated class names, if they were found in this text */
     RCVI_TOKENS,  /* uint8, uint16 or int32 */
     RCVI_NUMBERS, /* float [steps, features] */
-    RCVI_LABELS,  /* int32 a class, or float [outputs], of every example */
+    RCVI_LABELS,  /* of every example: int32 class, or float [outputs] */
     RCVI_SPANS,   /* rcvi_span of every sequence */
     RCVI_SECTIONS
 };
@@ -107,7 +109,7 @@ typedef struct {
         length; /* in tokens or time steps. A line of n tokens has length n + 1, but only n tokens lie there */
 } rcvi_span;
 
-/* What the survey finds out. */
+/* Results of the first pass. */
 typedef struct {
     int64_t tokens, sequences, longest, features, outputs;
     int64_t token_bytes;          /* 1, 2 or 4; 0: there are no tokens in the file */
@@ -129,47 +131,48 @@ typedef struct {
     rcv_status (*write)(rcvi_import *import);
 } rcvi_data_reader;
 
-/* A text on its way into the file. */
+/* State of reading a text into its token cache. */
 struct rcvi_import {
     rcv_context *context;
     rcvi_text_file source;
     rcv_level level;
     rcv_data_kind kind;
-    const char *folder; /* of the options */
+    const char *folder; /* of the cache, from the options; NULL or "": see rcv_data_options */
     const rcvi_data_reader *reader;
     int64_t text_bytes;
-    uint64_t text_hash, names_hash; /* of the text; of the vocabulary and the classes that were given */
-    rcv_vocabulary *vocabulary;     /* given, or made by the survey */
-    rcvi_words classes;             /* the same */
+    uint64_t text_hash, names_hash; /* of the text; of the given vocabulary and classes */
+    rcv_vocabulary *vocabulary;     /* given, or made by the first pass */
+    rcvi_words classes;             /* given, or found by the first pass */
     bool given_vocabulary, given_classes;
     rcvi_totals totals;
-    rcvi_words counted; /* of the survey */
+    rcvi_words counted; /* words counted by the first pass */
     rcvi_writer writers[RCVI_SECTIONS];
-    bool cannot_write; /* the failure is of the place, not of the text */
+    bool cannot_write; /* the failure is that the cache cannot be written there; the text is good */
 };
 
 extern const rcvi_data_reader rcvi_word_reader, rcvi_byte_line_reader, rcvi_example_reader;
 
-/* The number of a word, of an unknown one, or of <eos> for NULL; the word stands at `place`. */
+/* The token of a word; <unk> if the vocabulary does not have it; <eos> for NULL. `place`: offset of the word in the text, for messages. */
 rcv_status rcvi_find_token(const rcvi_import *import, const char *word, size_t length, int64_t place, int64_t *token);
-int64_t rcvi_token_bytes(const rcvi_import *import); /* that hold all numbers of the vocabulary */
+int64_t rcvi_token_bytes(const rcvi_import *import); /* bytes per token that the size of the vocabulary needs */
 rcv_status rcvi_write_section(rcvi_import *import, int section, const void *bytes, size_t length);
 rcv_status rcvi_write_token(rcvi_import *import, int64_t token);
 rcv_status rcvi_write_span(rcvi_import *import, int64_t start, int64_t length);
 
-/* A file that stays open, to be read in parts from several threads. */
+/* An open file that several threads can read in parts. */
 typedef struct rcvi_data_file rcvi_data_file;
 
-/* `file` may be closed afterwards; `stamp` is how it was when it was opened, NULL: now. */
+/* Duplicates `file`, which the caller closes. `stamp`: its stamp when it was opened; NULL: taken now. */
 rcv_status rcvi_data_file_new(rcv_context *context, int file, const char *path, const rcvi_stamp *stamp,
-                              rcvi_data_file **kept);
-void rcvi_data_file_free(rcvi_data_file *kept);
-rcv_status rcvi_data_file_read(const rcvi_data_file *kept, int64_t from, void *to, size_t bytes);
-rcv_status rcvi_data_file_check(const rcvi_data_file *kept);        /* RCV_IO where it is not as it was */
-rcv_status rcvi_data_file_fail_changed(const rcvi_data_file *kept); /* the failure where what was read shows it */
+                              rcvi_data_file **out);
+void rcvi_data_file_free(rcvi_data_file *file);
+rcv_status rcvi_data_file_read(const rcvi_data_file *file, int64_t from, void *to, size_t bytes);
+rcv_status rcvi_data_file_check(const rcvi_data_file *file); /* RCV_IO if it changed since it was opened */
+rcv_status
+rcvi_data_file_fail_changed(const rcvi_data_file *file); /* returns the failure for content that shows a change */
 
-/* Finds the file of this import, or makes it. `offsets` are where each section begins. */
-rcv_status rcvi_token_cache_open(rcvi_import *import, rcvi_data_file **kept, int64_t offsets[RCVI_SECTIONS]);
+/* Finds a valid token cache, or writes one. `offsets` receives the offset of each section. */
+rcv_status rcvi_token_cache_open(rcvi_import *import, rcvi_data_file **out, int64_t offsets[RCVI_SECTIONS]);
 
 struct rcv_data {
     rcv_context *context;
@@ -180,21 +183,21 @@ struct rcv_data {
     rcvi_totals totals;
     uint64_t hash;
     rcvi_data_file *text, *cache;   /* either may be NULL */
-    const rcvi_data_file *tokens;   /* the one of them with the tokens */
-    int64_t token_at;               /* where they begin */
-    int64_t offsets[RCVI_SECTIONS]; /* of the store */
+    const rcvi_data_file *tokens;   /* `text` or `cache`, whichever holds the tokens */
+    int64_t token_at;               /* offset of the tokens in that file */
+    int64_t offsets[RCVI_SECTIONS]; /* of the sections of `cache` */
     int64_t text_bytes;
     bool has_spans; /* a stream has none */
 };
 
-/* Spans of `count` sequences, numbers of one, and its label (int32 a class, or floats), each checked against the totals. */
+/* Read the spans of `count` sequences, the numbers of one sequence, and its label (int32 class, or floats). Each is checked against the totals. */
 rcv_status rcvi_data_read_spans(const rcv_data *data, int64_t first, int64_t count, rcvi_span *spans);
 rcv_status rcvi_data_read_numbers(const rcv_data *data, rcvi_span span, float *numbers);
 rcv_status rcvi_data_read_label(const rcv_data *data, int64_t sequence, void *label);
-/* Every span in order. */
+/* Visits every span in order. */
 typedef void rcvi_visit_span(void *user, int64_t sequence, rcvi_span span);
 rcv_status rcvi_data_each_span(const rcv_data *data, rcvi_visit_span *visit, void *user);
-/* RCV_IO where a file that the data is read from is not as it was. */
+/* RCV_IO if the text or the cache changed since it was opened. */
 rcv_status rcvi_data_check(const rcv_data *data);
 
 #endif

@@ -1,4 +1,4 @@
-/* Texts: words as one stream, words by line, bytes by line. */
+/* Readers of texts: words as one stream, words by line, bytes by line. */
 #include "data/internal.h"
 
 #include <string.h>
@@ -28,11 +28,11 @@ typedef struct {
     int64_t on_line; /* words of this line so far */
 } progress;
 
-/* What an end of line adds to a text; a line without words is no sequence. */
+/* Whether the end of the line ends a sequence, or is an <eos> token; a line without words is not a sequence. */
 static bool is_sequence(const progress *p) { return p->import->kind == RCV_DATA_LINES && p->on_line > 0; }
 static bool is_token(const progress *p) { return p->import->kind == RCV_DATA_STREAM || p->on_line > 0; }
 
-static void count(progress *p, bool line_ends) {
+static void count_token(progress *p, bool line_ends) {
     if (!line_ends || is_token(p)) p->tokens++;
     if (!line_ends) {
         p->on_line++;
@@ -54,7 +54,7 @@ static rcv_status count_word(void *user, const char *word, size_t length, int64_
         length = strlen(RCVI_EOS);
     }
     if (!p->import->given_vocabulary) RCVI_TRY(rcvi_words_count(&p->import->counted, word, length, 1, NULL));
-    count(p, line_ends);
+    count_token(p, line_ends);
     return RCV_OK;
 }
 
@@ -67,7 +67,7 @@ static rcv_status write_word(void *user, const char *word, size_t length, int64_
         RCVI_TRY(rcvi_find_token(import, word, length, place, &token));
         RCVI_TRY(rcvi_write_token(import, token));
     }
-    count(p, !word);
+    count_token(p, !word);
     return RCV_OK;
 }
 
@@ -97,7 +97,7 @@ const rcvi_data_reader rcvi_word_reader = {count_words, write_words};
 
 /* ---- bytes by line ---- */
 
-/* The text itself holds the tokens, and the file only where its lines lie. */
+/* The tokens are the bytes of the text; the token cache has only the spans of the lines. */
 typedef struct {
     rcvi_import *import;
     bool writes;
@@ -125,14 +125,14 @@ static rcv_status find_lines(void *user, const char *bytes, size_t length, int64
     return RCV_OK;
 }
 
-static rcv_status go_through_lines(rcvi_import *import, line_progress *p) {
+static rcv_status visit_lines(rcvi_import *import, line_progress *p) {
     RCVI_TRY(rcvi_text_file_chunks(&import->source, find_lines, p));
     return import->source.offset > p->from ? end_line(p, import->source.offset) : RCV_OK;
 }
 
 static rcv_status count_lines(rcvi_import *import) {
     line_progress p = {.import = import};
-    RCVI_TRY(go_through_lines(import, &p));
+    RCVI_TRY(visit_lines(import, &p));
     import->totals.tokens = p.tokens;
     import->totals.sequences = p.sequences;
     import->totals.longest = p.longest;
@@ -142,7 +142,7 @@ static rcv_status count_lines(rcvi_import *import) {
 
 static rcv_status write_lines(rcvi_import *import) {
     line_progress p = {.import = import, .writes = true};
-    return go_through_lines(import, &p);
+    return visit_lines(import, &p);
 }
 
 const rcvi_data_reader rcvi_byte_line_reader = {count_lines, write_lines};

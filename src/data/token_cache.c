@@ -1,10 +1,10 @@
-/* The one file that keeps what was read of a text: a header, then sections.
+/* The token cache: a file with everything that was read from a text.
  *
  *   file = header { section }      each section begins at a multiple of 64 bytes
  *
- * The header has the key (the text's hash and size, how it was read, the hash of the names it was read with), the totals, place and hash of
- * every section, and a hash of itself. A file that differs in anything is no file: it is written anew. Numbers are in this
- * machine's order of bytes; a file of another machine has another signature. */
+ * The header has the key (hash and size of the text, level and kind, hash of the given vocabulary and classes), the totals, offset and hash of
+ * every section, and a hash of itself. A file that differs in any of these is not used, and is written again. Numbers have the byte order of this
+ * machine; on a machine with another byte order the signature differs. */
 #include "data/token_cache_file.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const uint64_t SIGNATURE = UINT64_C(0x3130766365526b74); /* counts up with the form of the file */
+static const uint64_t SIGNATURE = UINT64_C(0x3130766365526b74); /* changes with every version of the format */
 
 static uint64_t header_hash(const rcvi_token_cache_header *h) {
     return rcvi_hash_chunk(0, h, offsetof(rcvi_token_cache_header, hash));
@@ -32,8 +32,8 @@ static rcvi_token_cache_header key_of(const rcvi_import *import) {
 
 /* ---- finding ---- */
 
-/* Sections follow one another, aligned, up to the end of the file. */
-static bool is_laid_out(const rcvi_token_cache_header *h, int64_t file_bytes) {
+/* Whether the sections are consecutive, aligned, and end at the end of the file. */
+static bool has_valid_layout(const rcvi_token_cache_header *h, int64_t file_bytes) {
     int64_t at = sizeof *h;
     for (int i = 0; i < RCVI_SECTIONS; i++) {
         at = (at + RCVI_TOKEN_CACHE_ALIGNMENT - 1) / RCVI_TOKEN_CACHE_ALIGNMENT * RCVI_TOKEN_CACHE_ALIGNMENT;
@@ -44,16 +44,16 @@ static bool is_laid_out(const rcvi_token_cache_header *h, int64_t file_bytes) {
     return at == h->bytes && at == file_bytes;
 }
 
-/* Whether the file is what this reading would write. Of another text, or another way of import, it is none; else a message says what is
- * wrong with it. */
-static rcv_status look_at(rcvi_import *import, int file, const char *path, rcvi_token_cache_header *h, bool *good) {
+/* Whether the file is the cache of this import. A cache of another text or of other options is skipped silently; a damaged one with a log
+ * message. */
+static rcv_status check_file(rcvi_import *import, int file, const char *path, rcvi_token_cache_header *h, bool *good) {
     struct stat info;
     rcvi_token_cache_header key = key_of(import);
     *good = false;
     if (fstat(file, &info) != 0 || info.st_size < (int64_t)sizeof *h || rcvi_read_at(file, path, 0, h, sizeof *h))
         return RCV_OK;
     if (memcmp(h, &key, offsetof(rcvi_token_cache_header, totals)) != 0) return RCV_OK;
-    if (h->hash == header_hash(h) && is_laid_out(h, info.st_size))
+    if (h->hash == header_hash(h) && has_valid_layout(h, info.st_size))
         RCVI_TRY(rcvi_token_cache_check(import, file, h, good));
     if (!*good) rcvi_log(import->context, "%s is not used: it is damaged; the text is read again", path);
     return RCV_OK;
@@ -61,7 +61,7 @@ static rcv_status look_at(rcvi_import *import, int file, const char *path, rcvi_
 
 /* ---- writing ---- */
 
-static rcv_status flush(rcvi_import *import, rcvi_writer *writer) {
+static rcv_status flush_buffer(rcvi_import *import, rcvi_writer *writer) {
     writer->hash = rcvi_hash_chunk(writer->hash, writer->buffer, writer->used);
     for (size_t done = 0; done < writer->used;) {
         ssize_t part = pwrite(writer->file, writer->buffer + done, writer->used - done, writer->at);
@@ -78,21 +78,21 @@ static rcv_status flush(rcvi_import *import, rcvi_writer *writer) {
     return RCV_OK;
 }
 
-static rcv_status changed(const rcvi_import *import) {
-    return rcvi_fail(RCV_IO, "%s changed while it was read; start again with a file that stays as it is",
+static rcv_status fail_changed(const rcvi_import *import) {
+    return rcvi_fail(RCV_IO, "%s changed while it was read; start again, and do not change the file during the run",
                      import->source.path);
 }
 
 rcv_status rcvi_write_section(rcvi_import *import, int section, const void *bytes, size_t length) {
     rcvi_writer *writer = &import->writers[section];
-    if ((int64_t)length > writer->end - writer->at - (int64_t)writer->used) return changed(import);
+    if ((int64_t)length > writer->end - writer->at - (int64_t)writer->used) return fail_changed(import);
     for (const char *from = bytes; length > 0;) {
         size_t room = RCVI_FILE_CHUNK - writer->used, part = length < room ? length : room;
         memcpy(writer->buffer + writer->used, from, part);
         writer->used += part;
         from += part;
         length -= part;
-        if (writer->used == RCVI_FILE_CHUNK) RCVI_TRY(flush(import, writer));
+        if (writer->used == RCVI_FILE_CHUNK) RCVI_TRY(flush_buffer(import, writer));
     }
     return RCV_OK;
 }
@@ -110,15 +110,15 @@ rcv_status rcvi_write_span(rcvi_import *import, int64_t start, int64_t length) {
     return rcvi_write_section(import, RCVI_SPANS, &(rcvi_span){start, length}, sizeof(rcvi_span));
 }
 
-/* The names that later readings of the text find in the file; those that were given will be given again. */
-static const rcvi_words *kept_names(const rcvi_import *import, int section) {
+/* The names that are stored in the file; given names are not, because later imports are given them again. */
+static const rcvi_words *stored_names(const rcvi_import *import, int section) {
     if (section == RCVI_CLASSES) return import->given_classes ? NULL : &import->classes;
     bool found = import->vocabulary && import->level == RCV_LEVEL_WORD && !import->given_vocabulary;
     return found ? &import->vocabulary->words : NULL;
 }
 
-static rcv_status put_names(rcvi_import *import, int section, char end) {
-    const rcvi_words *words = kept_names(import, section);
+static rcv_status write_names(rcvi_import *import, int section, char end) {
+    const rcvi_words *words = stored_names(import, section);
     for (int64_t i = 0; words && i < words->size; i++) {
         size_t length;
         const char *word = rcvi_words_at(words, i, &length);
@@ -129,11 +129,11 @@ static rcv_status put_names(rcvi_import *import, int section, char end) {
 }
 
 static int64_t names_bytes(const rcvi_import *import, int section) {
-    const rcvi_words *words = kept_names(import, section);
-    return words && words->size ? (int64_t)words->starts[words->size] : 0; /* each has a byte behind it */
+    const rcvi_words *words = stored_names(import, section);
+    return words && words->size ? (int64_t)words->starts[words->size] : 0; /* each with one terminating byte */
 }
 
-static rcv_status lay_out(rcvi_import *import, rcvi_token_cache_header *h) {
+static rcv_status set_layout(rcvi_import *import, rcvi_token_cache_header *h) {
     int64_t *bytes = import->totals.bytes, at = sizeof *h;
     bytes[RCVI_WORDS] = names_bytes(import, RCVI_WORDS);
     bytes[RCVI_CLASSES] = names_bytes(import, RCVI_CLASSES);
@@ -149,7 +149,7 @@ static rcv_status lay_out(rcvi_import *import, rcvi_token_cache_header *h) {
     return RCV_OK;
 }
 
-static rcv_status fill_sections(rcvi_import *import, int file, rcvi_token_cache_header *h) {
+static rcv_status write_sections(rcvi_import *import, int file, rcvi_token_cache_header *h) {
     char *buffers = rcvi_new(import->context, RCVI_SECTIONS, RCVI_FILE_CHUNK);
     if (!buffers) return RCV_NO_MEMORY;
     for (int i = 0; i < RCVI_SECTIONS; i++) {
@@ -157,39 +157,39 @@ static rcv_status fill_sections(rcvi_import *import, int file, rcvi_token_cache_
         import->writers[i] = (rcvi_writer){
             .file = file, .at = s->offset, .end = s->offset + s->bytes, .buffer = buffers + i * RCVI_FILE_CHUNK};
     }
-    rcv_status status = put_names(import, RCVI_WORDS, '\n');
-    if (!status) status = put_names(import, RCVI_CLASSES, '\0');
+    rcv_status status = write_names(import, RCVI_WORDS, '\n');
+    if (!status) status = write_names(import, RCVI_CLASSES, '\0');
     if (!status) status = import->reader->write(import);
     if (!status) status = rcvi_text_file_check(&import->source);
     for (int i = 0; i < RCVI_SECTIONS && !status; i++) {
         rcvi_writer *writer = &import->writers[i];
-        if (writer->used > 0) status = flush(import, writer);
-        if (!status && writer->at != writer->end) status = changed(import);
+        if (writer->used > 0) status = flush_buffer(import, writer);
+        if (!status && writer->at != writer->end) status = fail_changed(import);
         h->sections[i].hash = writer->hash;
     }
     rcvi_free(import->context, buffers);
     return status;
 }
 
-/* The header comes last: a file that was left half written has none. */
-static rcv_status write_store(rcvi_import *import, int file, rcvi_token_cache_header *h) {
+/* Writes the header last: a file whose writing was interrupted has none. */
+static rcv_status write_cache(rcvi_import *import, int file, rcvi_token_cache_header *h) {
     *h = key_of(import);
-    RCVI_TRY(lay_out(import, h));
-    RCVI_TRY(fill_sections(import, file, h));
+    RCVI_TRY(set_layout(import, h));
+    RCVI_TRY(write_sections(import, file, h));
     h->hash = header_hash(h);
-    /* Sections at the end may be empty, and the last one with bytes may end before them. */
+    /* Empty sections at the end may need padding after the last bytes. */
     if (ftruncate(file, h->bytes) == 0 && pwrite(file, h, sizeof *h, 0) == (ssize_t)sizeof *h) return RCV_OK;
     import->cannot_write = true;
     return rcvi_fail(RCV_IO, "cannot write the tokens of %s: %s", import->source.path, strerror(errno));
 }
 
-/* ---- places ---- */
+/* ---- paths ---- */
 
-enum { BESIDE, USERS, PLACES };
+enum { NEXT_TO_TEXT, USER_CACHE, LOCATIONS };
 
 static const char SUFFIX[] = ".recurve-tokens";
 
-/* FOLDER/NAME-HASH.recurve-tokens: texts of one name may meet in a folder, so that the hash is of the path. */
+/* FOLDER/NAME-HASH.recurve-tokens. The hash of the text's path distinguishes texts with the same name. */
 static rcv_status path_in_folder(const rcvi_import *import, const char *folder, const char *below, char **path) {
     const char *text = import->source.path, *slash = strrchr(text, '/');
     char *full = rcvi_full_path(import->context, text);
@@ -203,18 +203,19 @@ static rcv_status path_in_folder(const rcvi_import *import, const char *folder, 
     return rcvi_text_take(&name, path);
 }
 
-static rcv_status path_beside(const rcvi_import *import, char **path) {
+static rcv_status path_next_to_text(const rcvi_import *import, char **path) {
     rcvi_text name;
     rcvi_text_init(&name, import->context);
     rcvi_text_add(&name, "%s%s", import->source.path, SUFFIX);
     return rcvi_text_take(&name, path);
 }
 
-/* A path for the file, or NULL where there is none in that place. */
-static rcv_status path_at(const rcvi_import *import, int place, char **path) {
+/* The path of the cache at a location, or NULL if the location is not available. */
+static rcv_status path_at(const rcvi_import *import, int location, char **path) {
     *path = NULL;
     const bool named = import->folder && import->folder[0] != '\0';
-    if (place == BESIDE) return named ? path_in_folder(import, import->folder, "", path) : path_beside(import, path);
+    if (location == NEXT_TO_TEXT)
+        return named ? path_in_folder(import, import->folder, "", path) : path_next_to_text(import, path);
     if (named) return RCV_OK;
     const char *caches = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (caches && caches[0] == '/') return path_in_folder(import, caches, "/recurve", path);
@@ -222,16 +223,16 @@ static rcv_status path_at(const rcvi_import *import, int place, char **path) {
     return RCV_OK;
 }
 
-/* *file is -1 where there is no good one. */
+/* Opens a valid cache; *file is -1 if there is none. */
 static rcv_status find_file(rcvi_import *import, rcvi_token_cache_header *h, int *file) {
     *file = -1;
-    for (int place = 0; place < PLACES && *file < 0; place++) {
+    for (int location = 0; location < LOCATIONS && *file < 0; location++) {
         char *path;
-        RCVI_TRY(path_at(import, place, &path));
+        RCVI_TRY(path_at(import, location, &path));
         if (!path) continue;
         if (rcvi_open_trusted(import->context, path, file)) rcvi_log(import->context, "%s", rcv_message());
         bool good = false;
-        rcv_status status = *file >= 0 ? look_at(import, *file, path, h, &good) : RCV_OK;
+        rcv_status status = *file >= 0 ? check_file(import, *file, path, h, &good) : RCV_OK;
         if (*file >= 0 && !good) {
             close(*file);
             *file = -1;
@@ -242,14 +243,14 @@ static rcv_status find_file(rcvi_import *import, rcvi_token_cache_header *h, int
     return RCV_OK;
 }
 
-/* Nobody else may write what is believed later, whatever the user's mask says. */
-static void keep_to_owner(int file) {
+/* Removes write permission for others, whatever the umask is: a cache that others can write is not trusted later. */
+static void remove_write_permissions(int file) {
     struct stat info;
     if (fstat(file, &info) == 0 && (info.st_mode & (S_IWGRP | S_IWOTH)))
         (void)fchmod(file, info.st_mode & 0777 & ~(mode_t)(S_IWGRP | S_IWOTH));
 }
 
-/* Written beside the path, synced, renamed. `import->cannot_write` where that was the trouble. */
+/* Writes a temporary file, syncs it and renames it to `path`. Sets import->cannot_write if the path cannot be written. */
 static rcv_status write_at(rcvi_import *import, const char *path, rcvi_token_cache_header *h, int *file) {
     size_t bytes = strlen(path) + 64;
     char *name = rcvi_new(import->context, bytes, 1);
@@ -258,8 +259,8 @@ static rcv_status write_at(rcvi_import *import, const char *path, rcvi_token_cac
     if (*file < 0 && errno == ENOENT && rcvi_make_parent_folders(import->context, path))
         *file = rcvi_create_temporary(path, name, bytes);
     import->cannot_write = *file < 0;
-    if (*file >= 0) keep_to_owner(*file);
-    rcv_status status = *file < 0 ? RCV_IO : write_store(import, *file, h);
+    if (*file >= 0) remove_write_permissions(*file);
+    rcv_status status = *file < 0 ? RCV_IO : write_cache(import, *file, h);
     if (!status && (!rcvi_sync_file(*file) || rename(name, path) != 0)) {
         import->cannot_write = true;
         status = RCV_IO;
@@ -273,7 +274,7 @@ static rcv_status write_at(rcvi_import *import, const char *path, rcvi_token_cac
     return status;
 }
 
-static rcv_status write_unnamed(rcvi_import *import, rcvi_token_cache_header *h, int *file) {
+static rcv_status write_unlinked(rcvi_import *import, rcvi_token_cache_header *h, int *file) {
     const char *folder = getenv("TMPDIR");
     rcvi_text name;
     char *path;
@@ -283,41 +284,41 @@ static rcv_status write_unnamed(rcvi_import *import, rcvi_token_cache_header *h,
     *file = mkstemp(path);
     rcv_status status = RCV_OK;
     if (*file < 0)
-        status = rcvi_fail(RCV_IO, "the tokens of %s can be written nowhere, not even to %s: %s", import->source.path,
-                           path, strerror(errno));
+        status = rcvi_fail(RCV_IO, "cannot write the tokens of %s, not even to the temporary file %s: %s",
+                           import->source.path, path, strerror(errno));
     else
         (void)unlink(path);
     rcvi_free(import->context, path);
-    return status ? status : write_store(import, *file, h);
+    return status ? status : write_cache(import, *file, h);
 }
 
-static rcv_status make_file(rcvi_import *import, rcvi_token_cache_header *h, int *file) {
-    const bool not_beside = import->folder && import->folder[0] == '\0';
+static rcv_status create_file(rcvi_import *import, rcvi_token_cache_header *h, int *file) {
+    const bool not_next_to_text = import->folder && import->folder[0] == '\0';
     RCVI_TRY(import->reader->count(import));
-    for (int place = not_beside ? USERS : BESIDE; place < PLACES; place++) {
+    for (int location = not_next_to_text ? USER_CACHE : NEXT_TO_TEXT; location < LOCATIONS; location++) {
         char *path;
-        RCVI_TRY(path_at(import, place, &path));
+        RCVI_TRY(path_at(import, location, &path));
         if (!path) continue;
         rcv_status status = write_at(import, path, h, file);
         rcvi_free(import->context, path);
         if (!status || !import->cannot_write) return status;
     }
-    return write_unnamed(import, h, file);
+    return write_unlinked(import, h, file);
 }
 
-/* ---- both ---- */
+/* ---- opening ---- */
 
 static rcv_status open_file(rcvi_import *import, rcvi_token_cache_header *h, int *file) {
     RCVI_TRY(find_file(import, h, file));
-    return *file >= 0 ? RCV_OK : make_file(import, h, file);
+    return *file >= 0 ? RCV_OK : create_file(import, h, file);
 }
 
-rcv_status rcvi_token_cache_open(rcvi_import *import, rcvi_data_file **kept, int64_t offsets[RCVI_SECTIONS]) {
+rcv_status rcvi_token_cache_open(rcvi_import *import, rcvi_data_file **out, int64_t offsets[RCVI_SECTIONS]) {
     rcvi_token_cache_header h;
     int file = -1;
-    *kept = NULL;
+    *out = NULL;
     rcv_status status = open_file(import, &h, &file);
-    if (!status) status = rcvi_data_file_new(import->context, file, import->source.path, NULL, kept);
+    if (!status) status = rcvi_data_file_new(import->context, file, import->source.path, NULL, out);
     if (file >= 0) close(file);
     if (status) return status;
     import->totals = h.totals;

@@ -1,5 +1,5 @@
-/* What a kept file says is checked in full before any of it is used, in one pass with its sums. A file may be right in its sums and still
- * be forged: then a token, a label or a span would lead out of an array. */
+/* Checks of a token cache before any of it is used: the hashes and, in the same pass, every number. A forged file may have correct hashes; an unchecked token, label or span
+ * of it would index outside an array. */
 #include "data/token_cache_file.h"
 
 #include <math.h>
@@ -9,11 +9,11 @@ typedef struct {
     rcvi_import *import;
     const rcvi_token_cache_header *h;
     int file;
-    rcv_vocabulary *vocabulary; /* of the file; NULL: it has none */
-    rcvi_words classes;         /* the same */
-    int64_t words, class_count; /* of the reading or the file */
+    rcv_vocabulary *vocabulary; /* of the file; NULL if it has none */
+    rcvi_words classes;         /* of the file */
+    int64_t words, class_count; /* sizes of the vocabulary and the classes, of the import or the file */
     int64_t at, steps, longest; /* of the spans so far */
-    bool no_memory;             /* then nothing is known of the file */
+    bool no_memory;             /* the check could not be completed */
 } check;
 
 /* ---- totals ---- */
@@ -82,7 +82,7 @@ static bool labels_fit(check *c, const char *bytes, size_t length) {
     return largest < c->class_count;
 }
 
-/* Sequences follow one another without a gap; only lines of bytes, which lie in the text, leave out those that are empty. */
+/* Sequences must be contiguous. Only lines of bytes, whose spans refer to the text, may have gaps: empty lines. */
 static bool spans_fit(check *c, const char *bytes, size_t length) {
     const rcvi_span *spans = (const void *)bytes;
     const bool lines = c->import->kind == RCV_DATA_LINES, in_text = lines && c->import->level == RCV_LEVEL_BYTE;
@@ -115,7 +115,7 @@ static bool section_fits(check *c, int number, fits *fit) {
     return hash == s->hash;
 }
 
-/* Between sections there are zeros. */
+/* Padding between sections must be zero. */
 static bool gaps_fit(const check *c) {
     int64_t at = sizeof *c->h;
     for (int i = 0; i < RCVI_SECTIONS; i++) {
@@ -131,8 +131,8 @@ static bool gaps_fit(const check *c) {
 
 /* ---- names ---- */
 
-/* A failure of the file, or, noted, one of memory. */
-static bool worked(check *c, rcv_status status) {
+/* Whether a call succeeded; notes a failure for lack of memory. */
+static bool succeeded(check *c, rcv_status status) {
     c->no_memory |= status == RCV_NO_MEMORY;
     return status == RCV_OK;
 }
@@ -141,7 +141,7 @@ static bool add_classes(check *c, const char *names, int64_t bytes) {
     if (names[bytes - 1] != '\0') return false;
     for (const char *name = names; name < names + bytes; name += strlen(name) + 1) {
         int64_t before = c->classes.size;
-        if (!name[0] || !worked(c, rcvi_words_count(&c->classes, name, strlen(name), 0, NULL)) ||
+        if (!name[0] || !succeeded(c, rcvi_words_count(&c->classes, name, strlen(name), 0, NULL)) ||
             c->classes.size == before)
             return false;
     }
@@ -153,7 +153,7 @@ static bool names_fit(check *c, int number, bool wanted, int64_t limit) {
     const rcvi_section *s = &c->h->sections[number];
     if (s->bytes == 0 || !wanted || s->bytes > limit) return s->bytes == 0 && !wanted;
     char *names = rcvi_new(context, (size_t)s->bytes, 1);
-    if (!names) return worked(c, RCV_NO_MEMORY);
+    if (!names) return succeeded(c, RCV_NO_MEMORY);
     bool good = !rcvi_read_at(c->file, c->import->source.path, s->offset, names, (size_t)s->bytes);
     uint64_t hash = 0;
     for (int64_t done = 0; done < s->bytes; done += RCVI_FILE_CHUNK)
@@ -161,15 +161,15 @@ static bool names_fit(check *c, int number, bool wanted, int64_t limit) {
                                s->bytes - done < RCVI_FILE_CHUNK ? (size_t)(s->bytes - done) : RCVI_FILE_CHUNK);
     good = good && hash == s->hash;
     if (good && number == RCVI_WORDS)
-        good =
-            worked(c, rcv_vocabulary_parse(context, names, (size_t)s->bytes, c->import->source.path, &c->vocabulary));
+        good = succeeded(
+            c, rcv_vocabulary_parse(context, names, (size_t)s->bytes, c->import->source.path, &c->vocabulary));
     else if (good)
         good = add_classes(c, names, s->bytes);
     rcvi_free(context, names);
     return good;
 }
 
-/* The names that the tokens and labels are numbers of; a line of words ends in one of them. */
+/* Checks the vocabulary and the classes; a vocabulary of words must have <eos>. */
 static bool all_names_fit(check *c) {
     const rcvi_import *r = c->import;
     const bool words = r->level == RCV_LEVEL_WORD && !r->given_vocabulary && c->h->totals.features == 0;

@@ -1,4 +1,4 @@
-/* The file that keeps what was read of a text, as it lies on the disk. */
+/* Layout of the token cache file. */
 #ifndef RCVI_DATA_STORE_FILE_H
 #define RCVI_DATA_STORE_FILE_H
 
@@ -21,8 +21,8 @@ typedef struct {
     uint64_t hash; /* of all above */
 } rcvi_token_cache_header;
 
-/* Whether the sections hold what the header and the reading say: their sums, and every word, class, token, number, label and span. Names
- * that the file has and the reading lacks are left in the import, of a good file. */
+/* Checks all sections against the header and the import: the hashes, and every word, class, token, number, label and span. If the file is good, its
+ * vocabulary and classes are moved into the import, unless they were given. */
 rcv_status rcvi_token_cache_check(rcvi_import *import, int file, const rcvi_token_cache_header *h, bool *good);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tokens by number: the 256 bytes, or words. */
+/* Vocabularies: the 256 bytes, or words, numbered from 0. */
 #include "data/internal.h"
 
 #include <string.h>
@@ -12,8 +12,8 @@ static rcv_status new_vocabulary(rcv_context *context, rcv_level level, rcv_voca
     return RCV_OK;
 }
 
-/* The last step of making one: what is known of all words, or nothing at all. */
-static rcv_status finish(rcv_status status, rcv_vocabulary **vocabulary) {
+/* Last step of construction: finds <eos> and <unk>; frees the vocabulary after a failure. */
+static rcv_status finish_vocabulary(rcv_status status, rcv_vocabulary **vocabulary) {
     rcv_vocabulary *made = *vocabulary;
     if (status) {
         rcv_vocabulary_free(made);
@@ -38,7 +38,7 @@ rcv_status rcv_vocabulary_bytes(rcv_context *context, rcv_vocabulary **vocabular
     RCVI_NEED(context, "context");
     RCVI_NEED(vocabulary, "vocabulary");
     RCVI_TRY(new_vocabulary(context, RCV_LEVEL_BYTE, vocabulary));
-    return finish(add_bytes(&(*vocabulary)->words), vocabulary);
+    return finish_vocabulary(add_bytes(&(*vocabulary)->words), vocabulary);
 }
 
 typedef struct {
@@ -53,7 +53,7 @@ static rcv_status list_word(void *user, const char *word, size_t length, int64_t
     (void)place;
     if (!word) {
         if (list->on_line != 1)
-            return rcvi_fail(RCV_FORMAT, "%s: line %lld has %s, where a vocabulary has one word a line", list->name,
+            return rcvi_fail(RCV_FORMAT, "%s: line %lld has %s; a vocabulary has one word per line", list->name,
                              (long long)list->line, list->on_line ? "several words" : "no word");
         list->line++;
         list->on_line = 0;
@@ -71,7 +71,7 @@ static rcv_status list_word(void *user, const char *word, size_t length, int64_t
 static rcv_status parse_words(rcvi_words *words, const char *text, size_t length, const char *name) {
     listing list = {.words = words, .name = name, .line = 1};
     RCVI_TRY(rcvi_text_words(text, length, name, list_word, &list));
-    return words->size ? RCV_OK : rcvi_fail(RCV_FORMAT, "%s holds no words, where a vocabulary has one a line", name);
+    return words->size ? RCV_OK : rcvi_fail(RCV_FORMAT, "%s holds no words; a vocabulary has one word per line", name);
 }
 
 rcv_status rcv_vocabulary_parse(rcv_context *context, const char *text, size_t length, const char *name,
@@ -82,7 +82,7 @@ rcv_status rcv_vocabulary_parse(rcv_context *context, const char *text, size_t l
     RCVI_NEED(text || length == 0, "text");
     RCVI_NEED(name, "name");
     RCVI_TRY(new_vocabulary(context, RCV_LEVEL_WORD, vocabulary));
-    return finish(parse_words(&(*vocabulary)->words, text, length, name), vocabulary);
+    return finish_vocabulary(parse_words(&(*vocabulary)->words, text, length, name), vocabulary);
 }
 
 rcv_status rcv_vocabulary_load(rcv_context *context, const char *path, rcv_vocabulary **vocabulary) {
@@ -109,7 +109,7 @@ static rcv_status copy_words(const rcvi_words *from, rcvi_words *to) {
 
 rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **vocabulary) {
     RCVI_TRY(new_vocabulary(from->context, from->level, vocabulary));
-    return finish(copy_words(&from->words, &(*vocabulary)->words), vocabulary);
+    return finish_vocabulary(copy_words(&from->words, &(*vocabulary)->words), vocabulary);
 }
 
 static bool is_more_frequent(const rcvi_words *words, int64_t a, int64_t b) {
@@ -117,14 +117,14 @@ static bool is_more_frequent(const rcvi_words *words, int64_t a, int64_t b) {
     return rcvi_words_compare(words, a, b) < 0;
 }
 
-static rcv_status rank(const rcvi_words *counted, rcvi_words *words) {
+static rcv_status rank_words(const rcvi_words *counted, rcvi_words *words) {
     RCVI_TRY(rcvi_words_sort(counted, is_more_frequent, words));
     return rcvi_words_count(words, RCVI_UNK, strlen(RCVI_UNK), 0, NULL);
 }
 
 rcv_status rcvi_vocabulary_rank(const rcvi_words *counted, rcv_vocabulary **vocabulary) {
     RCVI_TRY(new_vocabulary(counted->context, RCV_LEVEL_WORD, vocabulary));
-    return finish(rank(counted, &(*vocabulary)->words), vocabulary);
+    return finish_vocabulary(rank_words(counted, &(*vocabulary)->words), vocabulary);
 }
 
 void rcv_vocabulary_free(rcv_vocabulary *vocabulary) {
@@ -152,7 +152,7 @@ rcv_status rcv_vocabulary_print(const rcv_vocabulary *vocabulary, char **text) {
     *text = NULL;
     RCVI_NEED(vocabulary, "vocabulary");
     if (vocabulary->level == RCV_LEVEL_BYTE)
-        return rcvi_fail(RCV_INVALID, "a vocabulary of bytes has no words to be printed one a line");
+        return rcvi_fail(RCV_INVALID, "a vocabulary of bytes has no words to print");
     rcvi_text out;
     rcvi_text_init(&out, vocabulary->context);
     for (int64_t i = 0; i < vocabulary->words.size; i++) {

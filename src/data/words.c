@@ -1,9 +1,9 @@
-/* Words by number and numbers by word: bytes one after the other, and a table of open addresses that is at most half full. */
+/* The table of words: concatenated bytes, and a hash table with open addressing (linear probing) that is at most half full. */
 #include "data/internal.h"
 
 #include <string.h>
 
-static const uint64_t NUMBER = UINT32_MAX; /* the bits of a slot that are a number + 1 */
+static const uint64_t NUMBER = UINT32_MAX; /* mask of the lower half of a slot: number + 1 */
 
 void rcvi_words_init(rcvi_words *words, rcv_context *context) { *words = (rcvi_words){.context = context}; }
 
@@ -36,7 +36,7 @@ static bool is_word(const rcvi_words *words, int64_t number, const char *word, s
     return own == length && memcmp(bytes, word, length) == 0;
 }
 
-/* The slot of a word, or the empty one where it would go. The table is not empty. */
+/* The slot of a word, or the empty slot for it. The hash table must be allocated. */
 static size_t slot_of(const rcvi_words *words, uint32_t hash, const char *word, size_t length) {
     size_t mask = words->slot_count - 1, slot = hash & mask;
     while (words->slots[slot] != 0) {
@@ -57,8 +57,8 @@ int64_t rcvi_words_find(const rcvi_words *words, const char *word, size_t length
     return (int64_t)(words->slots[slot_of(words, short_hash(word, length), word, length)] & NUMBER) - 1;
 }
 
-/* Doubles the table where one more word would fill more than half of it. */
-static bool widen(rcvi_words *words) {
+/* Doubles the hash table if one more word would fill more than half of it. */
+static bool grow_table(rcvi_words *words) {
     if ((uint64_t)words->size < words->slot_count / 2) return true;
     size_t count = words->slot_count ? words->slot_count * 2 : 64, mask = count - 1;
     uint64_t *slots = rcvi_new(words->context, count, sizeof *slots);
@@ -75,14 +75,14 @@ static bool widen(rcvi_words *words) {
     return true;
 }
 
-static rcv_status add(rcvi_words *words, uint32_t hash, const char *word, size_t length) {
+static rcv_status add_word(rcvi_words *words, uint32_t hash, const char *word, size_t length) {
     if (words->size >= INT32_MAX)
         return rcvi_fail(RCV_UNSUPPORTED, "a vocabulary has at most %d words, and this one has more", INT32_MAX);
     size_t size = (size_t)words->size, used = words->size ? (size_t)words->starts[size] : 0;
     if (!rcvi_grow(words->context, &words->bytes, &words->bytes_capacity, used + length + 1, 1) ||
         !rcvi_grow(words->context, &words->starts, &words->start_capacity, size + 2, sizeof *words->starts) ||
         !rcvi_grow(words->context, &words->counts, &words->count_capacity, size + 1, sizeof *words->counts) ||
-        !widen(words))
+        !grow_table(words))
         return RCV_NO_MEMORY;
     memcpy(words->bytes + used, word, length);
     words->bytes[used + length] = '\0';
@@ -97,7 +97,7 @@ rcv_status rcvi_words_count(rcvi_words *words, const char *word, size_t length, 
     uint32_t hash = short_hash(word, length);
     int64_t found = words->size ? (int64_t)(words->slots[slot_of(words, hash, word, length)] & NUMBER) - 1 : -1;
     if (found < 0) {
-        RCVI_TRY(add(words, hash, word, length));
+        RCVI_TRY(add_word(words, hash, word, length));
         found = words->size - 1;
     }
     words->counts[found] += count;
@@ -105,8 +105,8 @@ rcv_status rcvi_words_count(rcvi_words *words, const char *word, size_t length, 
     return RCV_OK;
 }
 
-/* Sinks heap[at] below the larger of its children; the root comes last in the order. */
-static void sink(const rcvi_words *words, rcvi_word_order *before, uint32_t *heap, size_t at, size_t size) {
+/* Heapsort: moves heap[at] down to its position; the root is the last in the order. */
+static void sift_down(const rcvi_words *words, rcvi_word_order *before, uint32_t *heap, size_t at, size_t size) {
     uint32_t moved = heap[at];
     for (size_t child = 2 * at + 1; child < size; at = child, child = 2 * at + 1) {
         if (child + 1 < size && before(words, heap[child], heap[child + 1])) child++;
@@ -121,12 +121,12 @@ rcv_status rcvi_words_sort(const rcvi_words *from, rcvi_word_order *before, rcvi
     uint32_t *order = rcvi_new(from->context, size, sizeof *order);
     if (!order) return RCV_NO_MEMORY;
     for (size_t i = 0; i < size; i++) order[i] = (uint32_t)i;
-    for (size_t i = size / 2; i-- > 0;) sink(from, before, order, i, size);
+    for (size_t i = size / 2; i-- > 0;) sift_down(from, before, order, i, size);
     for (size_t i = size; i-- > 1;) {
         uint32_t last = order[0];
         order[0] = order[i];
         order[i] = last;
-        sink(from, before, order, 0, i);
+        sift_down(from, before, order, 0, i);
     }
     rcv_status status = RCV_OK;
     for (size_t i = 0; i < size && !status; i++) {

@@ -388,8 +388,8 @@ static void test_seeking(void **unused) {
             assert_memory_equal(a.targets, b.targets, (size_t)(a.steps * a.batch) * sizeof *a.targets);
             if (a.lengths) assert_memory_equal(a.lengths, b.lengths, (size_t)a.batch * sizeof *a.lengths);
         }
-        check_fails(rcvi_batcher_seek(sent, (rcvi_position){0, count + 1}), RCV_INVALID, "is not there");
-        check_fails(rcvi_batcher_seek(sent, (rcvi_position){-1, 0}), RCV_INVALID, "is not there");
+        check_fails(rcvi_batcher_seek(sent, (rcvi_position){0, count + 1}), RCV_INVALID, "does not exist");
+        check_fails(rcvi_batcher_seek(sent, (rcvi_position){-1, 0}), RCV_INVALID, "does not exist");
         rcvi_batcher_free(along);
         rcvi_batcher_free(sent);
         close_fixture(&f);
@@ -474,8 +474,8 @@ static void test_wrong(void **unused) {
                    {{.how = RCVI_SEQUENCES, .batch = 2}, "is read in columns"}},
       lines[] = {{{.how = RCVI_ALL, .batch = 2, .steps = 3}, "cannot be read in columns"},
                  {{.how = RCVI_SEQUENCES}, "one of the two must be 1"},
-                 {{.how = RCVI_SEQUENCES, .batch = 1, .bounds = falling, .bound_count = 3}, "8 does not"},
-                 {{.how = RCVI_SEQUENCES, .batch = 1, .bounds = none, .bound_count = 2}, "0 does not"},
+                 {{.how = RCVI_SEQUENCES, .batch = 1, .bounds = falling, .bound_count = 3}, "8 is not"},
+                 {{.how = RCVI_SEQUENCES, .batch = 1, .bounds = none, .bound_count = 2}, "0 is not"},
                  {{.how = RCVI_SEQUENCES, .batch = 1, .bounds = low, .bound_count = 2}, "does not fit"}};
     fixture f;
     rcvi_batcher *batcher = NULL;

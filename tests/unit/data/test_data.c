@@ -295,7 +295,7 @@ static void test_wrong_texts(void **unused) {
     open_fixture(&f);
     rcv_data *data = NULL;
     check_fails(rcv_data_open(f.context, f.path, NULL, &data), RCV_IO, "cannot open");
-    check_fails(rcv_data_open(f.context, scratch(), NULL, &data), RCV_IO, "directory where a file is meant");
+    check_fails(rcv_data_open(f.context, scratch(), NULL, &data), RCV_IO, "is a directory, not a file");
     check_fails(rcv_data_open(f.context, "/dev/null", NULL, &data), RCV_IO, "device");
     for (int level = 0; level < 2; level++) {
         for (int kind = 0; kind < 4; kind++) {
@@ -389,7 +389,7 @@ static void test_given_classes(void **unused) {
     write_text(&f, "2 5 6\n3 1\n");
     check_fails(
         rcv_data_open(f.context, f.path, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_CLASSES, .like = data), &wrong),
-        RCV_FORMAT, "line 2 has the class '3', which is none of the 3");
+        RCV_FORMAT, "line 2 has the class '3', which is not one of the 3");
     write_text(&f, "{\"x\": [[1, 2]], \"y\": 2}\n");
     check_fails(
         rcv_data_open(f.context, f.path, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_CLASSES, .like = data), &wrong),
@@ -406,11 +406,11 @@ static void test_wrong_examples(void **unused) {
         rcv_data_kind kind;
         const char *text, *fragment;
     } cases[] = {
-        {RCV_DATA_CLASSES, "1 2\n1 2 x\n", "line 2 has 'x' where a number is meant"},
+        {RCV_DATA_CLASSES, "1 2\n1 2 x\n", "line 2 has 'x', which is not a number"},
         {RCV_DATA_CLASSES, "1 2\n\n1.5 2\n", "line 3 has the class 1.5"},
         {RCV_DATA_CLASSES, "1 2 nan\n", "float cannot hold"},
         {RCV_DATA_VALUES, "1 1e39\n", "float cannot hold"},
-        {RCV_DATA_CLASSES, "1\n", "label alone"},
+        {RCV_DATA_CLASSES, "1\n", "only a label"},
         {RCV_DATA_CLASSES, "1,,2\n", "no number before the comma at its byte 3"},
         {RCV_DATA_CLASSES, "1 2\n{\"x\": [[1, 2]], \"y\": 1}",
          "line 2 has 2 features where the examples before have 1"},
@@ -424,14 +424,14 @@ static void test_wrong_examples(void **unused) {
         {RCV_DATA_CLASSES, "{\"x\": [1], \"text\": \"a\", \"y\": 1}", "needs one of"},
         {RCV_DATA_CLASSES, "{\"x\": [1]}", "no \"y\" that is a whole number"},
         {RCV_DATA_CLASSES, "{\"x\": [1], \"y\": true}", "no \"y\" that is a whole number"},
-        {RCV_DATA_CLASSES, "{\"x\": [1], \"y\": \"\"}", "name has 0 bytes"},
+        {RCV_DATA_CLASSES, "{\"x\": [1], \"y\": \"\"}", "name of 0 bytes"},
         {RCV_DATA_VALUES, "{\"x\": [1], \"y\": \"a\"}", "a number or a list of numbers"},
         {RCV_DATA_VALUES, "{\"x\": [1], \"y\": [1, \"a\"]}", "element 1 is no number"},
         {RCV_DATA_VALUES, "1 2\n{\"x\": [1], \"y\": [1, 2]}", "line 2 has 2 values where the examples before have 1"},
         {RCV_DATA_CLASSES, "1 2\n{\"text\": \"a\", \"y\": 1}", "line 2 is a text, unlike"},
-        {RCV_DATA_CLASSES, "{\"text\": 3, \"y\": 1}", "no text"},
-        {RCV_DATA_CLASSES, "{\"x\": [1], \"y\": 1", "line 1 is no JSON object"},
-        {RCV_DATA_CLASSES, "{\"text\": \"\xff\", \"y\": 1}", "line 1 is no JSON object"},
+        {RCV_DATA_CLASSES, "{\"text\": 3, \"y\": 1}", "not a text"},
+        {RCV_DATA_CLASSES, "{\"x\": [1], \"y\": 1", "line 1 is not a JSON object"},
+        {RCV_DATA_CLASSES, "{\"text\": \"\xff\", \"y\": 1}", "line 1 is not a JSON object"},
     };
     fixture f;
     open_fixture(&f);
