@@ -1,4 +1,4 @@
-/* Limits of the files that are read whole, in bytes. Each is checked before the content is parsed; docs/DESIGN.md lists them. Tensors are limited by
+/* Limits of the files that are read whole, in bytes. Each is checked before the content is parsed; docs/FILES.md lists them. Tensors are limited by
  * the size of their file and by memory; texts and token caches are read in chunks. The limits of the tool are in tool/tool.h. */
 #ifndef RCVI_LIMITS_H
 #define RCVI_LIMITS_H
