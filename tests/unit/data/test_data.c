@@ -426,7 +426,7 @@ static void test_wrong_examples(void **unused) {
         {RCV_DATA_CLASSES, "{\"x\": [1], \"y\": true}", "no \"y\" that is a whole number"},
         {RCV_DATA_CLASSES, "{\"x\": [1], \"y\": \"\"}", "name of 0 bytes"},
         {RCV_DATA_VALUES, "{\"x\": [1], \"y\": \"a\"}", "a number or a list of numbers"},
-        {RCV_DATA_VALUES, "{\"x\": [1], \"y\": [1, \"a\"]}", "element 1 is no number"},
+        {RCV_DATA_VALUES, "{\"x\": [1], \"y\": [1, \"a\"]}", "element 1 is not a number"},
         {RCV_DATA_VALUES, "1 2\n{\"x\": [1], \"y\": [1, 2]}", "line 2 has 2 values where the examples before have 1"},
         {RCV_DATA_CLASSES, "1 2\n{\"text\": \"a\", \"y\": 1}", "line 2 is a text, unlike"},
         {RCV_DATA_CLASSES, "{\"text\": 3, \"y\": 1}", "not a text"},
