@@ -1,8 +1,8 @@
 /* Numbers of learning on a GPU that were found by measurement. Slices of sums fix their order, and so the bits.
  *
  * Measured on one NVIDIA H200 (132 multiprocessors). To measure again: `recurve bench` does not cover the output layer; train Zaremba's
- * medium and large models (`recurve train --preset`, docs/TRAINING.md) and compare tokens per second; docs/CUDA.md has the strips that were
- * tried. Plain C and C++. */
+ * medium and large models (`recurve train --preset`, docs/TRAINING.md) and compare tokens per second; docs/EXPERIMENTS.md has the
+ * strips that were tried. Plain C and C++. */
 #ifndef RCVI_CUDA_LEARN_TUNING_H
 #define RCVI_CUDA_LEARN_TUNING_H
 

@@ -3,7 +3,7 @@
  * All were measured on an NVIDIA H200 (compute capability 9.0, 132 processors, 227 KB of shared memory a block). After changing one,
  * measure again with `scripts/bench-cuda.sh PATTERN`, which runs `recurve bench` on the shapes of its table and writes
  * bench/results/cuda-NVIDIA-H200.json; the column PATTERN names the rows that react most. Times of single instructions and of an exchange
- * between blocks come from microbenchmarks; docs/PERSISTENT.md has their tables. `git log -S NAME` finds the commit of an older value by
+ * between blocks come from microbenchmarks; docs/EXPERIMENTS.md has their tables. `git log -S NAME` finds the commit of an older value by
  * the name that it had then.
  *
  *   value                        PATTERN         what it decides

@@ -2,7 +2,7 @@
  *
  * Measured on one NVIDIA H200 (132 multiprocessors). To measure again: `recurve bench --scan --device cuda` (every form and shape;
  * `scripts/bench-cuda.sh scan` keeps the numbers), `recurve bench --lengths auto --device cuda` and `scripts/bench-layers.sh` (cells).
- * docs/SCAN.md, "Speed", has what was tried. */
+ * docs/EXPERIMENTS.md, "Linear recurrences on a GPU", has what was tried. */
 #ifndef RCVI_CUDA_RECURRENCE_TUNING_H
 #define RCVI_CUDA_RECURRENCE_TUNING_H
 
