@@ -1,4 +1,4 @@
-/* Elements of one type read as another. */
+/* Conversion of tensor elements between types. */
 #include "model/tensors.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ static float widen_bfloat16(uint16_t half) {
     return value;
 }
 
-/* Read by memcpy: a caller's tensor may be aligned to less than its elements. */
+/* Uses memcpy, because data of a caller may be unaligned. */
 static double float_at(const rcv_tensor *tensor, size_t index) {
     const char *data = tensor->data;
     uint16_t half;
@@ -65,7 +65,7 @@ static void convert_floats(const rcv_tensor *tensor, rcv_dtype dtype, size_t cou
     }
 }
 
-/* Checks all values before it writes the first. */
+/* Checks that all values fit before it writes the first. */
 static rcv_status convert_integers(const rcv_tensor *tensor, rcv_dtype dtype, size_t count, void *out) {
     int64_t low = dtype == RCV_INT64 ? INT64_MIN : dtype == RCV_INT32 ? INT32_MIN : 0;
     int64_t high = dtype == RCV_INT64 ? INT64_MAX : dtype == RCV_INT32 ? INT32_MAX : dtype == RCV_UINT8 ? UINT8_MAX : 1;

@@ -1,18 +1,18 @@
-/* Each matrix M = U S V^T replaced by its best approximation of rank r: A = U_r sqrt(S_r), B = sqrt(S_r) V_r^T. */
+/* Low-rank approximation of a model by singular value decomposition: each matrix M = U S V^T becomes A B with A = U_r sqrt(S_r), B = sqrt(S_r) V_r^T. */
 #include "model/model.h"
 
 #include <lapacke.h>
 #include <math.h>
 #include <string.h>
 
-/* One matrix [rows, cols] and where its factors go: a [rows, rank], b [rank, cols]. */
+/* Shape of a factorization: matrix [rows, cols], a [rows, rank], b [rank, cols]. */
 typedef struct {
     int64_t rows, cols, rank;
     const char *name;
-} problem;
+} factorization;
 
 /* matrix: [rows, cols], destroyed. */
-static rcv_status factorize(rcv_context *context, const problem *size, double *matrix, double *a, double *b) {
+static rcv_status factorize(rcv_context *context, const factorization *size, double *matrix, double *a, double *b) {
     int64_t rows = size->rows, cols = size->cols, rank = size->rank, least = rows < cols ? rows : cols;
     if (rows > INT32_MAX || cols > INT32_MAX)
         return rcvi_fail(RCV_UNSUPPORTED, "the matrix %s is too large to factorize", size->name);
@@ -41,7 +41,7 @@ static rcv_status factorize(rcv_context *context, const problem *size, double *m
     return status;
 }
 
-/* count elements of the model's parameters from `offset` on, as doubles, and back. */
+/* Copy `count` parameters from `offset` to doubles, and back. */
 static void read_doubles(const rcv_model *model, int64_t offset, int64_t count, double *out) {
     for (int64_t i = 0; i < count; i++)
         out[i] = model->dtype == RCV_FLOAT64 ? ((const double *)model->parameters)[offset + i]
@@ -68,7 +68,7 @@ static rcv_status approximate(const rcv_model *from, const rcv_parameter *full, 
                               const rcv_parameter *b) {
     int dims = full->dims;
     int64_t blocks = dims == 3 ? full->shape[0] : 1;
-    problem size = {.name = full->name};
+    factorization size = {.name = full->name};
     if (dims >= 2) {
         size.rows = full->shape[dims - 2];
         size.cols = full->shape[dims - 1];
@@ -102,8 +102,8 @@ static rcv_status approximate(const rcv_model *from, const rcv_parameter *full, 
     return status;
 }
 
-/* The parameter whose name is the first `length` letters of `name` followed by `ending`. */
-static const rcv_parameter *find(const rcv_net *net, const char *name, size_t length, const char *ending) {
+/* Finds the parameter whose name is the first `length` characters of `name` followed by `ending`. */
+static const rcv_parameter *find_parameter(const rcv_net *net, const char *name, size_t length, const char *ending) {
     size_t count = rcv_net_parameter_count(net);
     for (size_t i = 0; i < count; i++) {
         const rcv_parameter *parameter = rcv_net_parameter(net, i);
@@ -113,30 +113,32 @@ static const rcv_parameter *find(const rcv_net *net, const char *name, size_t le
     return NULL;
 }
 
-static rcv_status fill(const rcv_model *from, rcv_model *to) {
+static rcv_status approximate_all(const rcv_model *from, rcv_model *to) {
     size_t count = rcv_net_parameter_count(to->net), bytes = rcv_dtype_bytes(to->dtype);
     rcv_status status = RCV_OK;
     for (size_t i = 0; i < count && status == RCV_OK; i++) {
         const rcv_parameter *wanted = rcv_net_parameter(to->net, i);
         size_t length = strlen(wanted->name);
-        const rcv_parameter *same = find(from->net, wanted->name, length, "");
+        const rcv_parameter *same = find_parameter(from->net, wanted->name, length, "");
         if (same && same->count == wanted->count) {
             memcpy((char *)to->parameters + (size_t)wanted->offset * bytes,
                    (const char *)from->parameters + (size_t)same->offset * bytes, (size_t)same->count * bytes);
             continue;
         }
         const char *ending = length > 2 ? wanted->name + length - 2 : "";
-        if (strcmp(ending, ".B") == 0) continue; /* filled with its A */
-        const rcv_parameter *full = strcmp(ending, ".A") == 0 ? find(from->net, wanted->name, length - 2, "") : NULL;
-        const rcv_parameter *other = full ? find(to->net, wanted->name, length - 2, ".B") : NULL;
+        if (strcmp(ending, ".B") == 0) continue; /* computed with its A */
+        const rcv_parameter *full =
+            strcmp(ending, ".A") == 0 ? find_parameter(from->net, wanted->name, length - 2, "") : NULL;
+        const rcv_parameter *other = full ? find_parameter(to->net, wanted->name, length - 2, ".B") : NULL;
         if (!other)
-            return rcvi_fail(RCV_UNSUPPORTED, "the parameter %s has nothing to be approximated from", wanted->name);
+            return rcvi_fail(RCV_UNSUPPORTED, "the model has no matrix from which the parameter %s can be computed",
+                             wanted->name);
         status = approximate(from, full, to, wanted, other);
     }
     return status;
 }
 
-/* A model of zeros with a cell and a net of its own, so that it may outlive `model`. */
+/* Makes a model of zeros that owns a copy of the cell and a network, so that it may outlive `model`. */
 static rcv_status new_like(const rcv_model *model, const rcv_net_options *options, rcv_model **made) {
     const rcv_cell *cell = rcv_net_cell(model->net);
     const char *source = rcv_cell_source(cell);
@@ -164,7 +166,7 @@ rcv_status rcv_model_low_rank(const rcv_model *model, int64_t rank, rcv_model **
     options.rank = rank;
     rcv_model *made = NULL;
     rcv_status status = new_like(model, &options, &made);
-    if (!status) status = fill(model, made);
+    if (!status) status = approximate_all(model, made);
     if (status) {
         rcv_model_free(made);
         return status;

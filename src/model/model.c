@@ -1,4 +1,4 @@
-/* A network and its parameters as one object. */
+/* Public functions of models: make, load, save, free. */
 #include "model/model.h"
 #include "model/tensors.h"
 
@@ -55,16 +55,16 @@ rcv_status rcv_model_new(const rcv_net *net, rcv_dtype dtype, uint64_t seed, rcv
     return RCV_OK;
 }
 
-/* What is being loaded; `prefix` is the caller's or NULL. */
+/* Arguments of a load. */
 typedef struct {
     rcv_context *context;
     const rcv_tensors *tensors;
     const char *file;
     rcv_model_options options;
-} loading;
+} load_request;
 
-/* The cell and the net, and the prefix of the parameters, to be freed. */
-static rcv_status describe(const loading *from, rcv_cell **cell, rcv_net **net, char **prefix) {
+/* Makes the cell and the network, and finds the prefix of the parameters. The caller frees all three. */
+static rcv_status make_network(const load_request *from, rcv_cell **cell, rcv_net **net, char **prefix) {
     const char *given = from->options.prefix;
     rcv_status status = RCV_OK;
     if (given) {
@@ -81,7 +81,7 @@ static rcv_status describe(const loading *from, rcv_cell **cell, rcv_net **net, 
     if (status == RCV_OK) status = rcvi_network_from_tensors(from->context, from->tensors, from->file, cell, net);
     if (status == RCV_OK && !given) {
         const rcv_parameter *first = rcv_net_parameter(*net, 0);
-        /* A cell without parameters has no tensor to look for. */
+        /* The network may have no parameters, and then no tensors. */
         if (first)
             status = rcvi_find_prefix(from->context, from->tensors, from->file, first->name, prefix);
         else
@@ -90,11 +90,11 @@ static rcv_status describe(const loading *from, rcv_cell **cell, rcv_net **net, 
     return status;
 }
 
-static rcv_status load(const loading *from, rcv_model **model) {
+static rcv_status load_model(const load_request *from, rcv_model **model) {
     rcv_cell *cell = NULL;
     rcv_net *net = NULL;
     char *prefix = NULL;
-    rcv_status status = describe(from, &cell, &net, &prefix);
+    rcv_status status = make_network(from, &cell, &net, &prefix);
     if (status == RCV_OK) status = rcvi_parameters_check(net, from->tensors, from->file, prefix);
     rcv_model *made = NULL;
     if (status == RCV_OK) status = rcvi_model_new_zeros(net, from->options.dtype, net, cell, &made);
@@ -119,12 +119,12 @@ rcv_status rcv_model_load(rcv_context *context, const char *path, const rcv_mode
     RCVI_NEED(context, "context");
     RCVI_NEED(path, "path");
     RCVI_READ(rcv_model_options, options, "options");
-    loading from = {.context = context, .file = path, .options = *options};
+    load_request from = {.context = context, .file = path, .options = *options};
     rcv_tensors *tensors;
     rcv_status status = rcv_tensors_load(context, path, &tensors);
     if (status != RCV_OK) return status;
     from.tensors = tensors;
-    status = load(&from, model);
+    status = load_model(&from, model);
     rcv_tensors_free(tensors);
     return status;
 }

@@ -1,4 +1,4 @@
-/* A network's description in a file's metadata: the cell's text and a JSON object of options. */
+/* The network in the metadata of a file: the text of the cell and a JSON object of options. */
 #include "base/json.h"
 #include "model/model.h"
 #include "model/tensors.h"
@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char FORMAT_KEY[] = RCVI_FORMAT_KEY, CELL_KEY[] = "recurve.cell", NETWORK_KEY[] = "recurve.network";
-static const char FORMAT[] = "2", FORMAT_WITHOUT_SUM[] = "1"; /* that are read; the first is written */
+static const char FORMAT[] = "2", FORMAT_WITHOUT_SUM[] = "1"; /* both are read; the first is written */
 
 rcv_status rcvi_network_to_json(const rcv_net *net, char **text) {
     const rcv_net_options *options = rcv_net_get_options(net);
@@ -42,33 +42,33 @@ rcv_status rcvi_network_to_tensors(const rcv_net *net, rcv_tensors *tensors) {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-enum { INTEGER, NUMBER, TRUTH, OBJECT };
+enum { INTEGER, NUMBER, BOOLEAN, OBJECT };
 
 typedef struct {
     const char *name;
     int kind;
     const char *wanted;
-    bool optional; /* not there: false, or 0 */
+    bool optional; /* if absent: false, or 0 */
 } option_key;
 
 static const option_key keys[] = {
-    {"input", INTEGER, "an integer", false},       {"hidden", INTEGER, "an integer", false},
-    {"layers", INTEGER, "an integer", false},      {"bidirectional", TRUTH, "true or false", false},
-    {"no_bias", TRUTH, "true or false", false},    {"dropout", NUMBER, "a number", false},
-    {"variational", TRUTH, "true or false", true}, {"zoneout", NUMBER, "a number", true},
-    {"rank", INTEGER, "an integer", false},        {"sizes", OBJECT, "an object of integers", false},
+    {"input", INTEGER, "an integer", false},         {"hidden", INTEGER, "an integer", false},
+    {"layers", INTEGER, "an integer", false},        {"bidirectional", BOOLEAN, "true or false", false},
+    {"no_bias", BOOLEAN, "true or false", false},    {"dropout", NUMBER, "a number", false},
+    {"variational", BOOLEAN, "true or false", true}, {"zoneout", NUMBER, "a number", true},
+    {"rank", INTEGER, "an integer", false},          {"sizes", OBJECT, "an object of integers", false},
 };
 
 static bool has_kind(const json_t *value, int kind) {
     switch (kind) {
     case INTEGER: return json_is_integer(value);
     case NUMBER: return json_is_number(value);
-    case TRUTH: return json_is_boolean(value);
+    case BOOLEAN: return json_is_boolean(value);
     default: return json_is_object(value);
     }
 }
 
-/* The keys of the table and no others, each of its kind. */
+/* Checks that the object has the keys of the table, with values of their kinds, and no others. */
 static rcv_status check_keys(json_t *object, const char *file) {
     char shown[RCVI_ESCAPED_NAME];
     const char *key;
@@ -118,11 +118,11 @@ static rcv_status make_net(rcv_context *context, const rcv_cell *cell, json_t *o
     return status;
 }
 
-/* A layer has parameters, so a file cannot have many more layers than tensors. */
+/* A layer has parameters, so a valid file cannot have many more layers than tensors. This bounds memory for a forged file. */
 static rcv_status check_layers(const json_t *object, const rcv_tensors *tensors, const char *file) {
     int64_t layers = integer(object, "layers");
     if (layers < 1 || layers > (int64_t)rcv_tensors_count(tensors) + 1024)
-        return rcvi_fail(RCV_FORMAT, "%s: %s has %lld layers, which is not what the file's %zu tensors are for", file,
+        return rcvi_fail(RCV_FORMAT, "%s: %s has %lld layers, which does not match the %zu tensors of the file", file,
                          NETWORK_KEY, (long long)layers, rcv_tensors_count(tensors));
     return RCV_OK;
 }
@@ -147,7 +147,7 @@ rcv_status rcvi_network_from_tensors(rcv_context *context, const rcv_tensors *te
     char shown[RCVI_ESCAPED_NAME];
     if (!format || !source || !network)
         return rcvi_fail(RCV_FORMAT,
-                         "%s: the metadata have no %s, so this is no model of ours; for a PyTorch state dict name "
+                         "%s: the metadata have no %s, so this is not a Recurve model; for a PyTorch state dict name "
                          "the cell",
                          file,
                          !format   ? FORMAT_KEY

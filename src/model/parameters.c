@@ -1,10 +1,10 @@
-/* Parameters in a tensor collection: one tensor each, named prefix + parameter name. */
+/* Parameters as tensors: one tensor per parameter, named prefix + parameter name. */
 #include "model/model.h"
 #include "model/tensors.h"
 
 #include <string.h>
 
-/* The tensor named prefix + name, without building the name. */
+/* Finds the tensor named prefix + name. */
 static const rcv_tensor *find_prefixed(const rcv_tensors *tensors, const char *prefix, const char *name) {
     size_t length = strlen(prefix);
     for (size_t i = 0; i < tensors->count; i++) {
@@ -53,14 +53,14 @@ static rcv_status check_parameter(const rcv_parameter *parameter, const rcv_tens
     char wanted[RCVI_SHAPE_TEXT], shape[RCVI_SHAPE_TEXT], shown[RCVI_ESCAPED_NAME];
     rcvi_shape_text(parameter->dims, parameter->shape, wanted);
     if (!tensor)
-        return rcvi_fail(RCV_FORMAT, "%s: there is no tensor %s%s, the network wants it with shape %s", file,
+        return rcvi_fail(RCV_FORMAT, "%s: there is no tensor %s%s; the network needs it with shape %s", file,
                          rcvi_escape_name(prefix, shown), parameter->name, wanted);
     rcvi_escape_name(tensor->name, shown);
     if (!same_shape(parameter, tensor))
-        return rcvi_fail(RCV_FORMAT, "%s: tensor %s has shape %s, the network wants %s", file, shown,
+        return rcvi_fail(RCV_FORMAT, "%s: tensor %s has shape %s; the network needs %s", file, shown,
                          rcvi_shape_text(tensor->dims, tensor->shape, shape), wanted);
     if (!is_float(tensor->dtype))
-        return rcvi_fail(RCV_FORMAT, "%s: tensor %s is %s, a parameter is a float type", file, shown,
+        return rcvi_fail(RCV_FORMAT, "%s: tensor %s is %s; a parameter must have a float type", file, shown,
                          rcv_dtype_name(tensor->dtype));
     return RCV_OK;
 }
@@ -80,12 +80,12 @@ rcv_status rcvi_parameters_check(const rcv_net *net, const rcv_tensors *tensors,
         if (status != RCV_OK) return status;
     }
     for (size_t i = 0; i < tensors->count; i++) present += strncmp(tensors->items[i]->name, prefix, length) == 0;
-    /* Names are unique on both sides, so equal counts leave nothing over. */
+    /* Names are unique on both sides, so equal counts mean that there are no other tensors. */
     for (size_t i = 0; i < tensors->count && present != count; i++) {
         const char *name = tensors->items[i]->name;
         char shown[RCVI_ESCAPED_NAME];
         if (strncmp(name, prefix, length) == 0 && !is_parameter(net, name + length))
-            return rcvi_fail(RCV_FORMAT, "%s: tensor %s is no parameter of the network", file,
+            return rcvi_fail(RCV_FORMAT, "%s: tensor %s is not a parameter of the network", file,
                              rcvi_escape_name(name, shown));
     }
     return RCV_OK;
@@ -122,7 +122,7 @@ rcv_status rcvi_find_prefix(rcv_context *context, const rcv_tensors *tensors, co
         size_t candidate_length = strlen(candidate);
         if (candidate_length < length || strcmp(candidate + candidate_length - length, name) != 0) continue;
         if (found)
-            return rcvi_fail(RCV_INVALID, "%s: both %s and %s are there, so the prefix must be given", file,
+            return rcvi_fail(RCV_INVALID, "%s has both %s and %s; give the prefix", file,
                              rcvi_escape_name(found, first), rcvi_escape_name(candidate, second));
         found = candidate;
         found_length = candidate_length - length;

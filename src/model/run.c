@@ -1,8 +1,8 @@
-/* Tensors through a model. Every tensor that comes in is checked by name, type and shape before anything is computed.
+/* Runs a model on named tensors. Name, type and shape of every input are checked before anything is computed.
  *
- * A state of one size is one piece, a tensor NAME [layers * directions, batch, size]; a state whose size differs by
- * layer is a piece per layer and direction, NAME.l0, NAME.l0_reverse, ... [batch, size]. To a piece belong the tensors
- * PIECE, PIECE.restart and PIECE.final.grad going in, PIECE.final, PIECE.grad and PIECE.restart.grad coming out. */
+ * A state that has the same size in all layers is one tensor NAME [layers * directions, batch, size]. A state whose size differs by layer is one
+ * tensor per layer and direction: NAME.l0, NAME.l0_reverse, ... [batch, size]. For each state tensor T, the inputs are T, T.restart and
+ * T.final.grad; the outputs are T.final, T.grad and T.restart.grad. */
 #include "model/model.h"
 #include "model/tensors.h"
 #include "net/net.h"
@@ -16,7 +16,8 @@ typedef struct {
     const rcv_model *model;
     rcv_context *context;
     const rcv_net *net;
-    rcv_net *owned_net; /* the net without chance, where the model's has it */
+    rcv_net
+        *owned_net; /* for gradients of a network with dropout or zoneout: the network without randomness; else NULL */
     const rcv_tensors *in;
     bool gradients;
     int64_t steps, batch;
@@ -33,15 +34,15 @@ typedef struct {
     char name[NAME_BYTES];
     int dims;
     int64_t shape[3];
-    int64_t offset, count; /* within the state */
-} piece;
+    int64_t offset, count; /* elements of the state */
+} state_tensor;
 
 static int64_t blocks_of(const rcv_net *net) {
     const rcv_net_options *options = rcv_net_get_options(net);
     return (options->layers ? options->layers : 1) * (options->bidirectional ? 2 : 1);
 }
 
-static int64_t pieces_of(const job *work, size_t state) {
+static int64_t tensors_of_state(const job *work, size_t state) {
     return rcv_net_state(work->net, state)->size ? 1 : blocks_of(work->net);
 }
 
@@ -50,9 +51,9 @@ static int64_t block_size(const job *work, size_t state, int64_t block) {
     return rcv_net_state_size(work->net, state, both ? block / 2 : block, both && block % 2);
 }
 
-static piece piece_at(const job *work, size_t state, int64_t index) {
+static state_tensor state_tensor_at(const job *work, size_t state, int64_t index) {
     const rcv_state *info = rcv_net_state(work->net, state);
-    piece made = {.dims = 2};
+    state_tensor made = {.dims = 2};
     if (info->size) {
         made.dims = 3;
         made.shape[0] = blocks_of(work->net);
@@ -75,20 +76,20 @@ static piece piece_at(const job *work, size_t state, int64_t index) {
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static const char *const plain_names[] = {"x", "lengths", "resets", "dy"};
-static const char *const piece_endings[] = {"", ".restart", ".final.grad"};
+static const char *const state_endings[] = {"", ".restart", ".final.grad"};
 
-enum { PLAIN_NAMES = sizeof plain_names / sizeof *plain_names, ENDINGS = sizeof piece_endings / sizeof *piece_endings };
+enum { PLAIN_NAMES = sizeof plain_names / sizeof *plain_names, ENDINGS = sizeof state_endings / sizeof *state_endings };
 
-/* Lists every name that may come in: `names` has room for all, each state piece's names are copied. */
+/* Lists the names of all possible inputs. The caller frees the names of state tensors. */
 static rcv_status list_names(const job *work, char **names, size_t *count) {
     for (size_t i = 0; i < PLAIN_NAMES; i++) names[(*count)++] = (char *)plain_names[i];
     for (size_t state = 0; state < work->states; state++) {
-        for (int64_t index = 0; index < pieces_of(work, state); index++) {
+        for (int64_t index = 0; index < tensors_of_state(work, state); index++) {
             for (size_t ending = 0; ending < ENDINGS; ending++) {
-                piece part = piece_at(work, state, index);
+                state_tensor part = state_tensor_at(work, state, index);
                 rcvi_text text;
                 rcvi_text_init(&text, work->context);
-                rcvi_text_add(&text, "%s%s", part.name, piece_endings[ending]);
+                rcvi_text_add(&text, "%s%s", part.name, state_endings[ending]);
                 rcv_status status = rcvi_text_take(&text, &names[*count]);
                 if (status != RCV_OK) return status;
                 (*count)++;
@@ -107,9 +108,9 @@ static rcv_status check_known(const rcv_tensors *in, char **names, size_t count)
         if (known < count) continue;
         const char *nearest = rcvi_nearest_name(name, (const char *const *)names, count);
         if (nearest)
-            return rcvi_fail(RCV_INVALID, "the tensor %s is not one the model takes; did you mean %s?",
+            return rcvi_fail(RCV_INVALID, "the tensor %s is not an input of the model; did you mean %s?",
                              rcvi_escape_name(name, shown), nearest);
-        return rcvi_fail(RCV_INVALID, "the tensor %s is not one the model takes", rcvi_escape_name(name, shown));
+        return rcvi_fail(RCV_INVALID, "the tensor %s is not an input of the model", rcvi_escape_name(name, shown));
     }
     return RCV_OK;
 }
@@ -122,7 +123,7 @@ static rcv_status check_names(job *work) {
             if (strcmp(name, plain_names[i]) == 0)
                 return rcvi_fail(RCV_UNSUPPORTED, "the cell has a state %s, which is also the name of another tensor",
                                  name);
-        room += (size_t)pieces_of(work, state) * ENDINGS;
+        room += (size_t)tensors_of_state(work, state) * ENDINGS;
     }
     char **names = rcvi_new(work->context, room, sizeof *names);
     if (!names) return RCV_NO_MEMORY;
@@ -229,13 +230,13 @@ static rcv_status read_dy(job *work) {
     return status == RCV_OK ? read_float(work, dy, &work->dy) : status;
 }
 
-/* Reads one state's tensors PIECE + ending: all its pieces, or none. */
+/* Reads the tensors NAME + ending of one state: all of them, or none. */
 static rcv_status read_state(const job *work, size_t state, const char *ending, void **out) {
-    int64_t count = pieces_of(work, state), found = 0;
+    int64_t count = tensors_of_state(work, state), found = 0;
     char name[NAME_BYTES + 16], missing[NAME_BYTES + 16] = "";
     rcv_status status = RCV_OK;
     for (int64_t index = 0; index < count && status == RCV_OK; index++) {
-        piece part = piece_at(work, state, index);
+        state_tensor part = state_tensor_at(work, state, index);
         snprintf(name, sizeof name, "%s%s", part.name, ending);
         const rcv_tensor *tensor = rcv_tensors_find(work->in, name);
         if (!tensor) {
@@ -268,8 +269,8 @@ static rcv_status read_states(job *work) {
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
 
-/* Gradients are of what `y` without them is, so chance does not act: the same network, its dropout zero, its zoneout the
- * mean. */
+/* Gradients are those of the `y` of inference: for a network with randomness, a copy without dropout and with the expected value of
+ * zoneout. */
 static rcv_status choose_net(job *work) {
     rcv_net_options options = *rcv_net_get_options(work->model->net);
     work->net = work->model->net;
@@ -313,7 +314,8 @@ static rcv_status make_outputs(job *work) {
 
 static rcv_status compute(job *work) {
     rcv_plan_options options =
-        RCV_INIT(rcv_plan_options, .effort = RCV_ESTIMATE, /* the same plan, so the same bits, every time */
+        RCV_INIT(rcv_plan_options,
+                 .effort = RCV_ESTIMATE, /* not measured: the plan, and so every bit of the result, is reproducible */
                  .steps = work->steps, .batch = work->batch, .dtype = work->model->dtype, .training = work->gradients,
                  .lengths = work->lengths != NULL, .resets = work->resets != NULL);
     rcv_status status = rcv_plan_new(work->net, &options, &work->plan);
@@ -334,8 +336,8 @@ static rcv_status compute(job *work) {
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static rcv_status put(const job *work, rcv_tensors *out, const char *name, const char *ending, int dims,
-                      const int64_t *shape, const void *data) {
+static rcv_status add_tensor(const job *work, rcv_tensors *out, const char *name, const char *ending, int dims,
+                             const int64_t *shape, const void *data) {
     rcvi_text text;
     char *full;
     rcvi_text_init(&text, work->context);
@@ -352,41 +354,41 @@ static rcv_status put(const job *work, rcv_tensors *out, const char *name, const
     return status;
 }
 
-static rcv_status put_state(const job *work, rcv_tensors *out, size_t state, const char *ending, const void *data) {
+static rcv_status add_state(const job *work, rcv_tensors *out, size_t state, const char *ending, const void *data) {
     rcv_status status = RCV_OK;
-    for (int64_t index = 0; data && index < pieces_of(work, state) && status == RCV_OK; index++) {
-        piece part = piece_at(work, state, index);
-        status = put(work, out, part.name, ending, part.dims, part.shape,
-                     (const char *)data + (size_t)part.offset * rcv_dtype_bytes(work->model->dtype));
+    for (int64_t index = 0; data && index < tensors_of_state(work, state) && status == RCV_OK; index++) {
+        state_tensor part = state_tensor_at(work, state, index);
+        status = add_tensor(work, out, part.name, ending, part.dims, part.shape,
+                            (const char *)data + (size_t)part.offset * rcv_dtype_bytes(work->model->dtype));
     }
     return status;
 }
 
-static rcv_status put_gradients(const job *work, rcv_tensors *out) {
+static rcv_status add_gradients(const job *work, rcv_tensors *out) {
     const char *values = work->dparameters;
     int64_t shape[3] = {work->steps, work->batch, rcv_net_get_options(work->net)->input};
-    rcv_status status = put(work, out, "dx", "", 3, shape, work->dx);
+    rcv_status status = add_tensor(work, out, "dx", "", 3, shape, work->dx);
     for (size_t state = 0; state < work->states && status == RCV_OK; state++) {
-        status = put_state(work, out, state, ".grad", work->dinitial[state]);
-        if (status == RCV_OK) status = put_state(work, out, state, ".restart.grad", work->drestart[state]);
+        status = add_state(work, out, state, ".grad", work->dinitial[state]);
+        if (status == RCV_OK) status = add_state(work, out, state, ".restart.grad", work->drestart[state]);
     }
     for (size_t i = 0; i < rcv_net_parameter_count(work->net) && status == RCV_OK; i++) {
         const rcv_parameter *parameter = rcv_net_parameter(work->net, i);
-        status = put(work, out, "grad.", parameter->name, parameter->dims, parameter->shape,
-                     values + (size_t)parameter->offset * rcv_dtype_bytes(work->model->dtype));
+        status = add_tensor(work, out, "grad.", parameter->name, parameter->dims, parameter->shape,
+                            values + (size_t)parameter->offset * rcv_dtype_bytes(work->model->dtype));
     }
     return status;
 }
 
-static rcv_status put_all(const job *work, rcv_tensors *out) {
+static rcv_status add_outputs(const job *work, rcv_tensors *out) {
     int64_t shape[3] = {work->steps, work->batch, rcv_net_output(work->net)};
-    rcv_status status = put(work, out, "y", "", 3, shape, work->y);
+    rcv_status status = add_tensor(work, out, "y", "", 3, shape, work->y);
     for (size_t state = 0; state < work->states && status == RCV_OK; state++)
-        status = put_state(work, out, state, ".final", work->final[state]);
-    return status == RCV_OK && work->gradients ? put_gradients(work, out) : status;
+        status = add_state(work, out, state, ".final", work->final[state]);
+    return status == RCV_OK && work->gradients ? add_gradients(work, out) : status;
 }
 
-static void end(job *work) {
+static void free_job(job *work) {
     void **lists[] = {work->initial, work->restart, work->final, work->dfinal, work->dinitial, work->drestart};
     void *blocks[] = {work->x, work->y, work->dy, work->dx, work->dparameters, work->lengths, work->resets};
     rcv_run_free(work->run);
@@ -399,7 +401,7 @@ static void end(job *work) {
     rcv_net_free(work->owned_net);
 }
 
-static rcv_status work_through(job *work) {
+static rcv_status run_job(job *work) {
     static rcv_status (*const parts[])(job *) = {choose_net,  make_state_lists, check_names, read_x, read_lengths,
                                                  read_resets, read_dy,          read_states, compute};
     rcv_status status = RCV_OK;
@@ -414,10 +416,10 @@ rcv_status rcv_model_run(const rcv_model *model, const rcv_tensors *in, bool gra
     RCVI_NEED(in, "in");
     job work = {.model = model, .context = model->context, .in = in, .gradients = gradients};
     rcv_tensors *made = NULL;
-    rcv_status status = work_through(&work);
+    rcv_status status = run_job(&work);
     if (status == RCV_OK) status = rcv_tensors_new(work.context, &made);
-    if (status == RCV_OK) status = put_all(&work, made);
-    end(&work);
+    if (status == RCV_OK) status = add_outputs(&work, made);
+    free_job(&work);
     if (status != RCV_OK) {
         rcv_tensors_free(made);
         return status;

@@ -1,13 +1,13 @@
-/* Tensor files in the safetensors format.
+/* Reading and writing of tensor files in the safetensors format.
  *
  *   file   = length header data
  *   length = bytes of the header, 64 bits, little-endian
  *   header = a JSON object: name -> {"dtype", "shape", "data_offsets": [begin, end)}, and "__metadata__": name -> text
  *   data   = the tensors' elements, little-endian and row-major, without overlap and without holes
  *
- * A file is distrusted whole: nothing of it is used before all of its header was checked. A file that was written here has the metadata
- * recurve.checksum: 16 digits, the hash of all of the file with zeros in their place. Files of others have none; where it is there it
- * must be right. */
+ * Files are not trusted: no part of a file is used before its whole header was checked. Files written by this library have the metadata
+ * recurve.checksum: 16 hexadecimal digits, the hash of the whole file with zeros in place of these digits. Files of other programs have none; if the key is
+ * present, it must be correct. */
 #include "base/json.h"
 #include "model/tensors.h"
 
@@ -42,18 +42,18 @@ static const char *dtype_tag(rcv_dtype dtype) {
     return NULL;
 }
 
-/* What is being read: the file's name for messages, and its bytes in memory or, where there are none, an open file. */
+/* The file that is read: its name for messages, and its bytes in memory or, if `bytes` is NULL, a descriptor. */
 typedef struct {
     const char *file;
     const char *bytes;
     int descriptor;
-    int64_t length;                /* of the whole */
-    int64_t data_at, data_bytes;   /* behind the header */
-    char *header;                  /* its text, with a NUL behind it */
-    char sum[CHECKSUM_DIGITS + 1]; /* that it names; empty: none */
+    int64_t length;                /* of the whole file */
+    int64_t data_at, data_bytes;   /* the data follows the header */
+    char *header;                  /* its text, NUL-terminated */
+    char sum[CHECKSUM_DIGITS + 1]; /* checksum in the metadata; empty if there is none */
 } source;
 
-/* A tensor's place in the data, and its number in the header. */
+/* Byte range of a tensor in the data, and its index in the header. */
 typedef struct {
     const char *name;
     int64_t begin, end;
@@ -68,7 +68,7 @@ static rcv_status read_bytes(const source *from, int64_t at, void *to, size_t by
 
 /* ---- the checksum ---- */
 
-/* Goes on from `sum`, piece by piece. */
+/* Updates `sum` chunk by chunk. */
 static uint64_t hash_data(uint64_t sum, const char *data, size_t bytes) {
     for (size_t done = 0, part; done < bytes; done += part) {
         part = bytes - done < RCVI_FILE_CHUNK ? bytes - done : RCVI_FILE_CHUNK;
@@ -77,31 +77,31 @@ static uint64_t hash_data(uint64_t sum, const char *data, size_t bytes) {
     return sum;
 }
 
-/* Where the digits stand in the header. In a JSON text this can be nothing else: inside a string the quotes have backslashes. */
+/* Finds the digits of the checksum in the header. The text cannot occur elsewhere in JSON: quotes inside a string are escaped. */
 static char *find_digits(char *header) {
     char *key = strstr(header, "\"" CHECKSUM_KEY "\":\"");
     return key ? key + strlen("\"" CHECKSUM_KEY "\":\"") : NULL;
 }
 
-/* One character off: the file is damaged there. */
-static bool is_almost_the_key(const char *key) {
+/* Whether exactly one character differs from the key of the checksum: then the file is damaged there. */
+static bool is_damaged_key(const char *key) {
     size_t differences = 0;
     if (strlen(key) != strlen(CHECKSUM_KEY)) return false;
     for (size_t i = 0; key[i] != '\0'; i++) differences += key[i] != CHECKSUM_KEY[i];
     return differences == 1;
 }
 
-static rcv_status damaged(const source *from) {
+static rcv_status fail_damaged(const source *from) {
     return rcvi_fail(RCV_FORMAT,
-                     "%s: its content does not fit its metadata %s: it is damaged, or another program changed it and "
-                     "kept that key; take another copy, or remove the key",
+                     "%s: its content does not match its metadata %s: it is damaged, or another program changed it and "
+                     "left that key; use another copy, or remove the key",
                      from->file, CHECKSUM_KEY);
 }
 
-/* The sum of the header alone, its digits replaced by zeros. */
+/* Hash of the header with zeros in place of the digits. */
 static rcv_status hash_header(source *from, uint64_t *sum) {
     char *digits = find_digits(from->header);
-    if (!digits || strncmp(digits, from->sum, CHECKSUM_DIGITS) != 0) return damaged(from);
+    if (!digits || strncmp(digits, from->sum, CHECKSUM_DIGITS) != 0) return fail_damaged(from);
     memset(digits, '0', CHECKSUM_DIGITS);
     *sum =
         rcvi_hash_chunk((uint64_t)(from->data_at - LENGTH_BYTES), from->header, (size_t)(from->data_at - LENGTH_BYTES));
@@ -188,12 +188,12 @@ static rcv_status read_tensor(const source *from, const char *key, const json_t 
 }
 
 static rcv_status read_sum(source *from, const char *value) {
-    if (strlen(value) != CHECKSUM_DIGITS) return damaged(from);
+    if (strlen(value) != CHECKSUM_DIGITS) return fail_damaged(from);
     strcpy(from->sum, value);
     return RCV_OK;
 }
 
-/* Files of the second form have a sum. */
+/* Files of format 2 must have a checksum. */
 static rcv_status check_has_sum(const source *from, const rcv_tensors *tensors) {
     const char *format = rcv_tensors_metadata(tensors, RCVI_FORMAT_KEY);
     if (from->sum[0] || !format || strcmp(format, "1") == 0) return RCV_OK;
@@ -209,7 +209,7 @@ static rcv_status read_metadata(source *from, json_t *object, rcv_tensors *tenso
         char shown[RCVI_ESCAPED_NAME];
         if (!json_is_string(value))
             return rcvi_fail(RCV_FORMAT, "%s: the metadata %s is not a text", from->file, rcvi_escape_name(key, shown));
-        if (is_almost_the_key(key)) return damaged(from);
+        if (is_damaged_key(key)) return fail_damaged(from);
         rcv_status status = strcmp(key, CHECKSUM_KEY) == 0
                                 ? read_sum(from, json_string_value(value))
                                 : rcvi_metadata_append(tensors, key, json_string_value(value));
@@ -224,8 +224,8 @@ static int compare_ranges(const void *a, const void *b) {
     return left->end < right->end ? -1 : left->end > right->end;
 }
 
-/* The tensors lie one after another from the first byte of the data to the last. */
-static rcv_status check_cover(const source *from, range *places, size_t count) {
+/* Checks that the tensors cover the data without gaps and overlaps. */
+static rcv_status check_coverage(const source *from, range *places, size_t count) {
     char name[RCVI_ESCAPED_NAME], before[RCVI_ESCAPED_NAME];
     int64_t end = 0;
     qsort(places, count, sizeof *places, compare_ranges);
@@ -245,7 +245,7 @@ static rcv_status check_cover(const source *from, range *places, size_t count) {
     return RCV_OK;
 }
 
-/* The data of every tensor, in the order of the file, and the sum of it all. */
+/* Reads the data of every tensor in the order of the file, and checks the checksum. */
 static rcv_status read_data(source *from, const range *places, size_t count, void *const *data) {
     uint64_t sum = 0;
     bool has_sum = from->sum[0] != '\0';
@@ -261,10 +261,10 @@ static rcv_status read_data(source *from, const range *places, size_t count, voi
     }
     char digits[CHECKSUM_DIGITS + 1];
     write_digits(sum, digits);
-    return !has_sum || strcmp(digits, from->sum) == 0 ? RCV_OK : damaged(from);
+    return !has_sum || strcmp(digits, from->sum) == 0 ? RCV_OK : fail_damaged(from);
 }
 
-/* Memory for every tensor, in the order of the header. */
+/* Allocates every tensor, in the order of the header. */
 static rcv_status append_tensors(const source *from, json_t *header, rcv_tensors *tensors, void **data) {
     const char *key;
     json_t *value;
@@ -278,7 +278,7 @@ static rcv_status append_tensors(const source *from, json_t *header, rcv_tensors
     return RCV_OK;
 }
 
-/* A file that says it has more than this machine holds would only be found out by the system's killer of processes. */
+/* Refuses data larger than physical memory: with overcommit the allocation would succeed, and the system would kill the process later. */
 static rcv_status check_memory(const source *from) {
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
     if (pages <= 0 || page <= 0 || from->data_bytes / page < pages) return RCV_OK;
@@ -286,7 +286,7 @@ static rcv_status check_memory(const source *from) {
                      from->file, (long long)from->data_bytes, (long long)pages * page);
 }
 
-/* Reads the header's entries into `tensors`; `places` and `data` have room for all of them. */
+/* Reads the entries of the header into `tensors`. places, data: [entries of the header] */
 static rcv_status read_entries(source *from, json_t *header, range *places, void **data, rcv_tensors *tensors) {
     const char *key;
     json_t *value;
@@ -301,7 +301,7 @@ static rcv_status read_entries(source *from, json_t *header, range *places, void
             count++;
         }
     }
-    RCVI_TRY(check_cover(from, places, count));
+    RCVI_TRY(check_coverage(from, places, count));
     RCVI_TRY(check_memory(from));
     RCVI_TRY(append_tensors(from, header, tensors, data));
     return read_data(from, places, count, data);
@@ -321,7 +321,7 @@ static rcv_status parse_header(const source *from, json_t **header) {
     return RCV_OK;
 }
 
-/* How long the header is, from the file's first bytes and its size alone. */
+/* Reads and checks the length of the header. */
 static rcv_status measure_header(source *from) {
     if (from->length < LENGTH_BYTES)
         return rcvi_fail(RCV_FORMAT, "%s: %lld bytes are too few for a tensor file", from->file,
@@ -331,10 +331,10 @@ static rcv_status measure_header(source *from) {
     RCVI_TRY(read_bytes(from, 0, bytes, LENGTH_BYTES));
     for (int i = LENGTH_BYTES - 1; i >= 0; i--) header_bytes = header_bytes << 8 | bytes[i];
     if (header_bytes > RCVI_LIMIT_TENSOR_HEADER)
-        return rcvi_fail(RCV_FORMAT, "%s: a header of %llu bytes is announced, at most %d are allowed", from->file,
+        return rcvi_fail(RCV_FORMAT, "%s: the header has %llu bytes; at most %d are allowed", from->file,
                          (unsigned long long)header_bytes, RCVI_LIMIT_TENSOR_HEADER);
     if ((int64_t)header_bytes > from->length - LENGTH_BYTES)
-        return rcvi_fail(RCV_FORMAT, "%s: a header of %llu bytes is announced, only %lld bytes follow", from->file,
+        return rcvi_fail(RCV_FORMAT, "%s: the header has %llu bytes, but only %lld bytes follow", from->file,
                          (unsigned long long)header_bytes, (long long)(from->length - LENGTH_BYTES));
     from->data_at = LENGTH_BYTES + (int64_t)header_bytes;
     from->data_bytes = from->length - from->data_at;
@@ -393,16 +393,16 @@ rcv_status rcv_tensors_load(rcv_context *context, const char *path, rcv_tensors 
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Larger elements first, so that every tensor is aligned to its element; else in order. `pieces` begins with the length
- * and the header; offsets[i] is where tensor i begins. */
-static void lay_out(const rcv_tensors *tensors, rcvi_bytes *pieces, int64_t *offsets) {
-    size_t piece = 2;
+/* Sets the order of the data: larger elements first, so that every tensor is aligned to its element size; else in order. parts[0] and parts[1] are for the
+ * length and the header; offsets[i] receives the offset of tensor i. */
+static void set_layout(const rcv_tensors *tensors, rcvi_bytes *parts, int64_t *offsets) {
+    size_t part = 2;
     int64_t offset = 0;
     for (size_t size = 8; size > 0; size /= 2) {
         for (size_t i = 0; i < tensors->count; i++) {
             const rcv_tensor *tensor = tensors->items[i];
             if (rcv_dtype_bytes(tensor->dtype) != size) continue;
-            pieces[piece++] = (rcvi_bytes){tensor->data, tensor->bytes};
+            parts[part++] = (rcvi_bytes){tensor->data, tensor->bytes};
             offsets[i] = offset;
             offset += (int64_t)tensor->bytes;
         }
@@ -420,7 +420,7 @@ static json_t *describe_tensor(const rcv_tensor *tensor, int64_t offset) {
                      (json_int_t)offset, (json_int_t)offset + (json_int_t)tensor->bytes);
 }
 
-static bool describe(const rcv_tensors *tensors, const int64_t *offsets, json_t *header) {
+static bool describe_tensors(const rcv_tensors *tensors, const int64_t *offsets, json_t *header) {
     json_t *metadata = json_object();
     if (json_object_set_new(header, "__metadata__", metadata) != 0) return false;
     for (size_t i = 0; i < tensors->metadata_count; i++)
@@ -433,11 +433,11 @@ static bool describe(const rcv_tensors *tensors, const int64_t *offsets, json_t 
     return true;
 }
 
-/* The header's text, padded with spaces so that the data begins at a multiple of 8. */
+/* Writes the header, padded with spaces so that the data begins at a multiple of 8. */
 static rcv_status write_header(const rcv_tensors *tensors, const int64_t *offsets, rcvi_text *text) {
     json_t *header = json_object();
     char *dumped = NULL;
-    bool whole = header && describe(tensors, offsets, header);
+    bool whole = header && describe_tensors(tensors, offsets, header);
     rcv_status status = rcvi_json_print(tensors->context, whole ? header : NULL, JSON_COMPACT, &dumped);
     json_decref(header);
     RCVI_TRY(status);
@@ -451,8 +451,8 @@ static rcv_status write_header(const rcv_tensors *tensors, const int64_t *offset
     return RCV_OK;
 }
 
-/* The sum of header and data goes where its zeros are. */
-static void put_sum(char *header, size_t length, const rcvi_bytes *data, size_t count) {
+/* Writes the hash of header and data in place of the zeros. */
+static void write_checksum(char *header, size_t length, const rcvi_bytes *data, size_t count) {
     char digits[CHECKSUM_DIGITS + 1];
     uint64_t sum = rcvi_hash_chunk(length, header, length);
     for (size_t i = 0; i < count; i++) sum = hash_data(sum, data[i].bytes, data[i].length);
@@ -460,18 +460,18 @@ static void put_sum(char *header, size_t length, const rcvi_bytes *data, size_t 
     memcpy(find_digits(header), digits, CHECKSUM_DIGITS);
 }
 
-static rcv_status save(const rcv_tensors *tensors, const char *path, rcvi_bytes *pieces, int64_t *offsets) {
+static rcv_status save_tensors(const rcv_tensors *tensors, const char *path, rcvi_bytes *parts, int64_t *offsets) {
     rcvi_text text;
     uint8_t length[LENGTH_BYTES];
     rcvi_text_init(&text, tensors->context);
-    lay_out(tensors, pieces, offsets);
+    set_layout(tensors, parts, offsets);
     rcv_status status = write_header(tensors, offsets, &text);
     if (status == RCV_OK) {
         for (int i = 0; i < LENGTH_BYTES; i++) length[i] = (uint8_t)((uint64_t)text.length >> 8 * i);
-        put_sum(text.bytes, text.length, pieces + 2, tensors->count);
-        pieces[0] = (rcvi_bytes){length, sizeof length};
-        pieces[1] = (rcvi_bytes){text.bytes, text.length};
-        status = rcvi_write_file(tensors->context, path, pieces, tensors->count + 2);
+        write_checksum(text.bytes, text.length, parts + 2, tensors->count);
+        parts[0] = (rcvi_bytes){length, sizeof length};
+        parts[1] = (rcvi_bytes){text.bytes, text.length};
+        status = rcvi_write_file(tensors->context, path, parts, tensors->count + 2);
     }
     rcvi_text_drop(&text);
     return status;
@@ -481,10 +481,10 @@ rcv_status rcv_tensors_save(const rcv_tensors *tensors, const char *path) {
     RCVI_NEED(tensors, "tensors");
     RCVI_NEED(path, "path");
     rcv_context *context = tensors->context;
-    rcvi_bytes *pieces = rcvi_new(context, tensors->count + 2, sizeof *pieces);
+    rcvi_bytes *parts = rcvi_new(context, tensors->count + 2, sizeof *parts);
     int64_t *offsets = rcvi_new(context, tensors->count, sizeof *offsets);
-    rcv_status status = pieces && offsets ? save(tensors, path, pieces, offsets) : RCV_NO_MEMORY;
+    rcv_status status = parts && offsets ? save_tensors(tensors, path, parts, offsets) : RCV_NO_MEMORY;
     rcvi_free(context, offsets);
-    rcvi_free(context, pieces);
+    rcvi_free(context, parts);
     return status;
 }

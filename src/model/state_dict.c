@@ -1,4 +1,4 @@
-/* A PyTorch state dict has no configuration: layers, directions and sizes are read off its names and shapes. */
+/* The network of a PyTorch state dict, which has no configuration: layers, directions and sizes are inferred from names and shapes. */
 #include "model/model.h"
 #include "model/tensors.h"
 
@@ -7,13 +7,13 @@
 
 enum { MOST_GATES = 8 };
 
-/* What the names say. */
+/* Properties that follow from the names. */
 typedef struct {
     int64_t layers;
     bool reverse, bias;
 } naming;
 
-/* Reads the end "_l<k>" or "_l<k>_reverse" of a name; false where it has none, or where k is not below `most`. */
+/* Parses the end "_l<k>" or "_l<k>_reverse" of a name; false if it has none, or if k is not below `most`. */
 static bool read_layer(const char *name, int64_t most, int64_t *layer, bool *reverse) {
     static const char ending[] = "_reverse";
     size_t length = strlen(name), tail = sizeof ending - 1;
@@ -43,8 +43,8 @@ static naming read_names(const rcv_tensors *tensors, const char *prefix) {
     return names;
 }
 
-/* The matrix prefix + name, or NULL. */
-static const rcv_tensor *matrix(const rcv_tensors *tensors, const char *prefix, const char *name) {
+/* Finds the matrix prefix + name; NULL if there is none. */
+static const rcv_tensor *find_matrix(const rcv_tensors *tensors, const char *prefix, const char *name) {
     size_t length = strlen(prefix);
     for (size_t i = 0; i < tensors->count; i++) {
         const rcv_tensor *tensor = tensors->items[i];
@@ -54,9 +54,9 @@ static const rcv_tensor *matrix(const rcv_tensors *tensors, const char *prefix, 
     return NULL;
 }
 
-/* The net with these options if the tensors are its parameters. */
-static rcv_status attempt(const rcv_cell *cell, const rcv_net_options *options, const rcv_tensors *tensors,
-                          const char *file, const char *prefix, rcv_net **net) {
+/* Makes the network with these options; fails if the tensors are not its parameters. */
+static rcv_status try_network(const rcv_cell *cell, const rcv_net_options *options, const rcv_tensors *tensors,
+                              const char *file, const char *prefix, rcv_net **net) {
     rcv_status status = rcv_net_new(cell, options, net);
     if (status == RCV_INVALID) return rcvi_fail(RCV_FORMAT, "%s: %s", file, rcv_message());
     if (status != RCV_OK) return status;
@@ -68,14 +68,14 @@ static rcv_status attempt(const rcv_cell *cell, const rcv_net_options *options, 
     return status;
 }
 
-/* Tries the likeliest hidden size first; where none fits, its failure is the one that is told. */
+/* Tries the hidden sizes in order, the most likely first. If none fits, it returns the failure of the first. */
 static rcv_status search_hidden(const rcv_cell *cell, rcv_net_options *options, const int64_t *candidates, size_t count,
                                 const rcv_tensors *tensors, const char *file, const char *prefix, rcv_net **net) {
     char first[512] = "";
     rcv_status first_status = RCV_FORMAT;
     for (size_t i = 0; i < count; i++) {
         options->hidden = candidates[i];
-        rcv_status status = attempt(cell, options, tensors, file, prefix, net);
+        rcv_status status = try_network(cell, options, tensors, file, prefix, net);
         if (status == RCV_OK || status == RCV_NO_MEMORY) return status;
         if (i == 0) {
             snprintf(first, sizeof first, "%s", rcv_message());
@@ -88,9 +88,9 @@ static rcv_status search_hidden(const rcv_cell *cell, rcv_net_options *options, 
 rcv_status rcvi_net_from_state_dict(const rcv_cell *cell, const rcv_tensors *tensors, const char *file,
                                     const char *prefix, rcv_net **net) {
     *net = NULL;
-    const rcv_tensor *input = matrix(tensors, prefix, "weight_ih_l0");
-    const rcv_tensor *recurrent = matrix(tensors, prefix, "weight_hh_l0");
-    const rcv_tensor *projection = matrix(tensors, prefix, "weight_hr_l0");
+    const rcv_tensor *input = find_matrix(tensors, prefix, "weight_ih_l0");
+    const rcv_tensor *recurrent = find_matrix(tensors, prefix, "weight_hh_l0");
+    const rcv_tensor *projection = find_matrix(tensors, prefix, "weight_hr_l0");
     char shown[RCVI_ESCAPED_NAME];
     if (!input)
         return rcvi_fail(RCV_FORMAT, "%s: there is no matrix %sweight_ih_l0, from which the input size is read", file,

@@ -1,4 +1,4 @@
-/* Named tensors in order, with text metadata. */
+/* Collections of named tensors with text metadata; they keep the order of insertion. */
 #include "model/tensors.h"
 
 #include <jansson.h>
@@ -90,7 +90,7 @@ rcv_status rcvi_tensors_append(rcv_tensors *tensors, const rcv_tensor *like, voi
     return RCV_OK;
 }
 
-/* JSON holds UTF-8 alone. */
+/* JSON strings must be UTF-8. */
 static rcv_status check_text(const char *what, const char *text) {
     json_t *string = json_string(text);
     if (!string) return rcvi_fail(RCV_INVALID, "%s must be valid UTF-8 text", what);
@@ -106,8 +106,7 @@ rcv_status rcv_tensors_add(rcv_tensors *tensors, const rcv_tensor *tensor) {
     char shown[RCVI_ESCAPED_NAME], shape[RCVI_SHAPE_TEXT];
     rcvi_escape_name(tensor->name, shown);
     if (strcmp(tensor->name, "__metadata__") == 0)
-        return rcvi_fail(RCV_INVALID,
-                         "a tensor cannot be named __metadata__, the file format keeps that name for itself");
+        return rcvi_fail(RCV_INVALID, "a tensor cannot be named __metadata__; the file format reserves that name");
     rcv_status status = check_text("a tensor's name", tensor->name);
     if (status != RCV_OK) return status;
     if (rcv_dtype_bytes(tensor->dtype) == 0)
@@ -124,7 +123,7 @@ rcv_status rcv_tensors_add(rcv_tensors *tensors, const rcv_tensor *tensor) {
                          shape, rcv_dtype_name(tensor->dtype), (long long)bytes);
     if (bytes > 0 && !tensor->data) return rcvi_fail(RCV_INVALID, "tensor %s has no data", shown);
     if (rcv_tensors_find(tensors, tensor->name))
-        return rcvi_fail(RCV_INVALID, "there is a tensor named %s already", shown);
+        return rcvi_fail(RCV_INVALID, "there is already a tensor named %s", shown);
     void *data;
     status = rcvi_tensors_append(tensors, tensor, &data);
     if (status == RCV_OK && bytes > 0) memcpy(data, tensor->data, tensor->bytes);
@@ -158,7 +157,7 @@ rcv_status rcv_tensors_set_metadata(rcv_tensors *tensors, const char *key, const
     RCVI_NEED(key, "key");
     RCVI_NEED(value, "value");
     if (strcmp(key, RCVI_CHECKSUM_KEY) == 0)
-        return rcvi_fail(RCV_INVALID, "the metadata %s are written with every file, and cannot be set", key);
+        return rcvi_fail(RCV_INVALID, "the metadata %s is written with every file and cannot be set", key);
     rcv_status status = check_text("a metadata key", key);
     if (status == RCV_OK) status = check_text("a metadata value", value);
     if (status != RCV_OK) return status;

@@ -1,4 +1,4 @@
-/* The inside of a tensor collection, for the files of this folder. */
+/* Internals of tensor collections, for the files of this folder. */
 #ifndef RCVI_TENSORS_H
 #define RCVI_TENSORS_H
 
@@ -9,29 +9,29 @@ typedef struct {
     char *value;
 } rcvi_metadata;
 
-/* Of a file's metadata: the form of a model, and the sum of all that is in the file, which belongs to the file and not to its tensors. */
+/* Keys of metadata: the version of the model format, and the checksum of the file. The latter belongs to the file; collections do not have it. */
 #define RCVI_FORMAT_KEY "recurve.format"
 #define RCVI_CHECKSUM_KEY "recurve.checksum"
 
 struct rcv_tensors {
     rcv_context *context;
-    rcv_tensor **items; /* each owns its name and data; the address of a tensor never changes */
+    rcv_tensor **items; /* each owns its name and data; the address of a tensor does not change when others are added */
     size_t count, capacity;
     rcvi_metadata *metadata;
     size_t metadata_count, metadata_capacity;
 };
 
-/* Adds a tensor of zeros, without asking whether the name is new; `*tensor` may be filled through `*data`. */
+/* Adds a tensor of zeros; does not check that the name is new. The caller writes its elements through `*data`. */
 rcv_status rcvi_tensors_append(rcv_tensors *tensors, const rcv_tensor *like, void **data);
 rcv_status rcvi_metadata_append(rcv_tensors *tensors, const char *key, const char *value);
 
-/* Elements of a shape, and their bytes: false on overflow or a negative extent. */
+/* Number of elements of a shape, and their bytes; false on overflow or a negative extent. */
 bool rcvi_shape_bytes(rcv_dtype dtype, int dims, const int64_t *shape, int64_t *elements, int64_t *bytes);
 
-/* A name from a file, fit for a message: escaped, a long one cut. */
+/* Escapes a name from a file for a message; a long one is truncated. */
 enum { RCVI_ESCAPED_NAME = 96 };
 const char *rcvi_escape_name(const char *name, char out[RCVI_ESCAPED_NAME]);
-/* "[3, 4]" */
+/* A shape as text: "[3, 4]". */
 enum { RCVI_SHAPE_TEXT = 24 * RCV_MAX_DIMS };
 const char *rcvi_shape_text(int dims, const int64_t *shape, char out[RCVI_SHAPE_TEXT]);
 

@@ -126,7 +126,7 @@ static void bad_state_dicts(void **state) {
     rcv_model_options load = RCV_INIT(rcv_model_options, .cell = "gru");
     save_state_dict(&self, "", path);
     check_fails(rcv_model_load(self.context, path, &load, &loaded), RCV_FORMAT,
-                "tensor weight_ih_l0 has shape [16, 5], the network wants [12, 5]");
+                "tensor weight_ih_l0 has shape [16, 5]; the network needs [12, 5]");
     assert_null(loaded);
     check_fails(rcv_model_load(self.context, path, NULL, &loaded), RCV_FORMAT, "recurve.format");
     load.cell = "lstm";
@@ -143,7 +143,7 @@ static void bad_state_dicts(void **state) {
     check_ok(rcvi_parameters_to_tensors(self.net, "b.", RCV_FLOAT32, rcv_model_parameters(self.model), tensors));
     check_ok(rcv_tensors_save(tensors, path));
     load.cell = "lstm";
-    check_fails(rcv_model_load(self.context, path, &load, &loaded), RCV_INVALID, "the prefix must be given");
+    check_fails(rcv_model_load(self.context, path, &load, &loaded), RCV_INVALID, "give the prefix");
     load.prefix = "b.";
     check_ok(rcv_model_load(self.context, path, &load, &loaded));
     rcv_model_free(loaded);
@@ -217,7 +217,7 @@ static void bad_metadata(void **state) {
         {"recurve.network",
          "{\"input\":5,\"hidden\":8,\"layers\":1,\"bidirectional\":false,\"no_bias\":false,\"dropout\":0,\"rank\":0,"
          "\"sizes\":{}}",
-         RCV_FORMAT, "tensor weight_ih_l0 has shape [16, 5], the network wants [32, 5]"},
+         RCV_FORMAT, "tensor weight_ih_l0 has shape [16, 5]; the network needs [32, 5]"},
         {"recurve.network",
          "{\"input\":5,\"hidden\":4,\"layers\":2,\"bidirectional\":false,\"no_bias\":false,\"dropout\":0,\"rank\":0,"
          "\"sizes\":{}}",
@@ -225,7 +225,7 @@ static void bad_metadata(void **state) {
         {"recurve.network",
          "{\"input\":5,\"hidden\":4,\"layers\":1,\"bidirectional\":false,\"no_bias\":true,\"dropout\":0,\"rank\":0,"
          "\"sizes\":{}}",
-         RCV_FORMAT, "tensor bias_ih_l0 is no parameter"},
+         RCV_FORMAT, "tensor bias_ih_l0 is not a parameter"},
         {"recurve.network",
          "{\"input\":5,\"hidden\":4,\"layers\":1000000000,\"bidirectional\":false,\"no_bias\":false,\"dropout\":0,"
          "\"rank\":0,"
@@ -279,7 +279,7 @@ static void bad_tensors(void **state) {
         }
     }
     add_tensor(whole, "other", RCV_FLOAT32, 1, flat, values);
-    check_fails(reload(&self, whole), RCV_FORMAT, "tensor other is no parameter of the network");
+    check_fails(reload(&self, whole), RCV_FORMAT, "tensor other is not a parameter of the network");
     rcv_tensors_free(whole);
     free(values);
     model_fixture_close(&self);

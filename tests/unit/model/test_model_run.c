@@ -190,9 +190,9 @@ static void bad_inputs(void **state) {
         {"c.final.grad", {"c.final.grad", RCV_FLOAT64, 1, {5}, zeros, 40}, "c.final.grad must be a float tensor"},
         {"lengths",
          {"lenghts", RCV_INT64, 1, {2}, long_lengths, 16},
-         "lenghts is not one the model takes; did you mean lengths"},
+         "lenghts is not an input of the model; did you mean lengths"},
         {"", {"h.finl.grad", RCV_FLOAT64, 3, {2, 2, 5}, zeros, 160}, "did you mean h.final.grad"},
-        {"", {"something", RCV_FLOAT64, 1, {1}, zeros, 8}, "the tensor something is not one the model takes"},
+        {"", {"something", RCV_FLOAT64, 1, {1}, zeros, 8}, "the tensor something is not an input of the model"},
     };
     model_fixture self;
     begin_run(&self);

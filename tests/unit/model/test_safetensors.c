@@ -250,7 +250,7 @@ static void bad_additions(void **state) {
     const rcv_tensor good = {"a", RCV_FLOAT32, 2, {2, 2}, values, sizeof values};
     rcv_tensor bad = good;
     check_ok(rcv_tensors_add(tensors, &good));
-    check_fails(rcv_tensors_add(tensors, &good), RCV_INVALID, "named a already");
+    check_fails(rcv_tensors_add(tensors, &good), RCV_INVALID, "already a tensor named a");
     bad.name = "";
     check_fails(rcv_tensors_add(tensors, &bad), RCV_INVALID, "a tensor with a name");
     bad.name = "__metadata__";
