@@ -1,6 +1,6 @@
 /* The CPU as a device: what it reports about itself, and the run of a program's steps by a team of threads. */
 #include "device/cpu/engine/engine.h"
-#include "device/cpu/kernels/choice.h"
+#include "device/cpu/kernels/select.h"
 #include "device/cpu/learn/learn.h"
 #include "device/cpu/measure.h"
 #include "device/cpu/scan/scan.h"

@@ -3,7 +3,7 @@
 #include "recurve_bench.h"
 
 #include "device/cpu/engine/team.h"
-#include "device/cpu/kernels/choice.h"
+#include "device/cpu/kernels/select.h"
 
 #include <stdlib.h>
 

@@ -218,22 +218,22 @@ static void check_same(const problem *p, const result *r, const result *s, const
 
 /* ---- walks over panels --------------------------------------------------------------------------------------------- */
 
-/* The product of rows i .. over columns of a panel, with a, or its transpose, arranged. */
-static void multiply_arranged(const problem *p, bool transposed, int64_t i, int64_t rows, int64_t columns,
+/* The product of rows i .. over columns of a panel, with a, or its transpose, a_packed. */
+static void multiply_packed_a(const problem *p, bool transposed, int64_t i, int64_t rows, int64_t columns,
                               const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row) {
     size_t of = operand_size(p->type);
-    void *arranged = exactly((size_t)(rows * ((p->depth + 3) / 4 * 4)) * of);
+    void *a_packed = exactly((size_t)(rows * ((p->depth + 3) / 4 * 4)) * of);
     if (transposed)
-        p->kernels->arrange_transposed(rows, p->depth, (const char *)p->a_transposed + (size_t)i * of, p->a_step,
-                                       arranged);
+        p->kernels->pack_a_transposed(rows, p->depth, (const char *)p->a_transposed + (size_t)i * of, p->a_step,
+                                      a_packed);
     else
-        p->kernels->arrange(rows, p->depth, (const char *)p->a + (size_t)(i * p->a_row) * of, p->a_row, arranged);
-    p->kernels->product(rows, columns, p->depth, arranged, RCVI_ARRANGED, panel, first, accumulate ? c : NULL, c_row, c,
+        p->kernels->pack_a(rows, p->depth, (const char *)p->a + (size_t)(i * p->a_row) * of, p->a_row, a_packed);
+    p->kernels->product(rows, columns, p->depth, a_packed, RCVI_PACKED_A, panel, first, accumulate ? c : NULL, c_row, c,
                         c_row, NULL);
-    free(arranged);
+    free(a_packed);
 }
 
-typedef enum { ROW_MAJOR, TRANSPOSED, ARRANGED, ARRANGED_TRANSPOSED } form_of_a;
+typedef enum { ROW_MAJOR, TRANSPOSED, PACKED_A, PACKED_A_TRANSPOSED } form_of_a;
 
 /* `piece` columns at a time, a multiple of grain or a whole panel; `block` rows at a time. */
 static void multiply(const problem *p, const result *r, form_of_a form, bool accumulate, int64_t block, int64_t piece) {
@@ -247,8 +247,8 @@ static void multiply(const problem *p, const result *r, form_of_a form, bool acc
             for (int64_t i = 0; i < p->rows; i += block) {
                 int64_t rows = p->rows - i < block ? p->rows - i : block;
                 void *c = (char *)r->c + (size_t)(i * r->c_row + j + first) * size;
-                if (form == ARRANGED || form == ARRANGED_TRANSPOSED) {
-                    multiply_arranged(p, form == ARRANGED_TRANSPOSED, i, rows, columns, panel, first, accumulate, c,
+                if (form == PACKED_A || form == PACKED_A_TRANSPOSED) {
+                    multiply_packed_a(p, form == PACKED_A_TRANSPOSED, i, rows, columns, panel, first, accumulate, c,
                                       r->c_row);
                 } else if (form == TRANSPOSED) {
                     kernels->product_transposed(rows, columns, p->depth, (const char *)p->a_transposed + (size_t)i * of,
@@ -283,14 +283,14 @@ static void try_problem(const rcvi_kernels *set, int type, int64_t rows, int64_t
                     {3, 3 * p.kernels->grain, ROW_MAJOR, "when cut at rows and grains"},
                     {rows, p.kernels->panel, TRANSPOSED, "when a is transposed"},
                     {5, 2 * p.kernels->grain, TRANSPOSED, "when a is transposed and cut"},
-                    {rows, p.kernels->panel, ARRANGED, "when a is arranged"},
-                    {7, 2 * p.kernels->grain, ARRANGED, "when a is arranged and cut"},
-                    {rows, p.kernels->panel, ARRANGED_TRANSPOSED, "when a is transposed and arranged"},
-                    {7, 2 * p.kernels->grain, ARRANGED_TRANSPOSED, "when a is transposed, arranged and cut"}};
+                    {rows, p.kernels->panel, PACKED_A, "when a is a_packed"},
+                    {7, 2 * p.kernels->grain, PACKED_A, "when a is a_packed and cut"},
+                    {rows, p.kernels->panel, PACKED_A_TRANSPOSED, "when a is transposed and a_packed"},
+                    {7, 2 * p.kernels->grain, PACKED_A_TRANSPOSED, "when a is transposed, a_packed and cut"}};
         for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
             if (ways[way].form == TRANSPOSED && !p.kernels->product_transposed) continue;
-            if (ways[way].form == ARRANGED && !p.kernels->arrange) continue;
-            if (ways[way].form == ARRANGED_TRANSPOSED && !p.kernels->arrange_transposed) continue;
+            if (ways[way].form == PACKED_A && !p.kernels->pack_a) continue;
+            if (ways[way].form == PACKED_A_TRANSPOSED && !p.kernels->pack_a_transposed) continue;
             pack(&p, !accumulate);
             result_new(&p, &other, accumulate);
             multiply(&p, &other, ways[way].form, accumulate, ways[way].block, ways[way].piece);
@@ -298,10 +298,10 @@ static void try_problem(const rcvi_kernels *set, int type, int64_t rows, int64_t
             check_same(&p, &whole, &other, ways[way].what);
             free(other.c);
         }
-        if (p.kernels->product_plain) {
+        if (p.kernels->product_unpacked) {
             result_new(&p, &other, accumulate);
-            p.kernels->product_plain(rows, columns, depth, p.a, p.a_row, p.b, p.b_step, accumulate, other.c,
-                                     other.c_row);
+            p.kernels->product_unpacked(rows, columns, depth, p.a, p.a_row, p.b, p.b_step, accumulate, other.c,
+                                        other.c_row);
             check(&p, &other, accumulate, "plain product");
             check_same(&p, &whole, &other, "when b is not packed");
             free(other.c);
@@ -341,13 +341,15 @@ static void products(void **state) {
 enum { FROM_ZERO, FROM_ONE_ROW, FROM_ROWS, STARTS };
 
 /* The sum of two products of one panel, one after the other or both at once. */
-static void add_two(const problem *p, int64_t j, const void *start, int64_t start_row, bool chained, const result *r) {
+static void add_two(const problem *p, int64_t j, const void *start, int64_t start_row, bool in_one_call,
+                    const result *r) {
     int64_t panel = p->kernels->panel, width = p->columns - j < panel ? p->columns - j : panel;
     void *c = (char *)r->c + (size_t)j * result_size(p->type);
-    rcvi_factors term = {p->depth, p->a, p->a_row,
-                         (const char *)p->packed + (size_t)(j * p->filled) * operand_size(p->type)};
-    if (chained) {
-        p->kernels->chain(p->rows, width, (rcvi_factors[]){term, term}, 2, 0, start, start_row, c, r->c_row);
+    rcvi_product_term term = {p->depth, p->a, p->a_row,
+                              (const char *)p->packed + (size_t)(j * p->filled) * operand_size(p->type)};
+    if (in_one_call) {
+        p->kernels->product_terms(p->rows, width, (rcvi_product_term[]){term, term}, 2, 0, start, start_row, c,
+                                  r->c_row);
         return;
     }
     p->kernels->product(p->rows, width, p->depth, p->a, p->a_row, term.panel, 0, start, start_row, c, r->c_row, NULL);
@@ -370,13 +372,14 @@ static void try_start(const rcvi_kernels *set, int type, int64_t rows, int64_t c
             put(type, copied.c, i * copied.c_row + j, from == FROM_ZERO ? 0 : get(type, start, i * start_row + j));
     }
     for (int times = 0; times < 2; times++) multiply(&p, &copied, ROW_MAJOR, true, rows, panel);
-    for (int chained = 0; chained < (p.kernels->chain ? 2 : 1); chained++) {
+    for (int in_one_call = 0; in_one_call < (p.kernels->product_terms ? 2 : 1); in_one_call++) {
         result direct;
         result_new(&p, &direct, false);
         for (int64_t j = 0; j < columns; j += panel)
-            add_two(&p, j, from == FROM_ZERO ? NULL : start + (size_t)j * result_size(type), start_row, chained,
+            add_two(&p, j, from == FROM_ZERO ? NULL : start + (size_t)j * result_size(type), start_row, in_one_call,
                     &direct);
-        check_same(&p, &copied, &direct, chained ? "when products are chained" : "when the start is elsewhere");
+        check_same(&p, &copied, &direct,
+                   in_one_call ? "when one call sums both products" : "when the start is elsewhere");
         free(direct.c);
     }
     free(start);
@@ -461,7 +464,7 @@ static void transposed_roundings(void **state) {
                         k = place % (filled + 2);
                 if (place == 0) memset(to, 0x77, rows_most * (filled_most + 2) * sizeof *to);
                 if (at == 0) set->narrow_transposed(rows, depth, from, step, to, filled + 2);
-                if (at > 0 && place == 0) set->turn_narrow(rows, depth, rounded, step, to, filled + 2);
+                if (at > 0 && place == 0) set->transpose_narrow(rows, depth, rounded, step, to, filled + 2);
                 one = row >= rows || k >= filled ? 0x7777 : 0;
                 if (row < rows && k < depth) set->narrow(1, from + k * step + row, &one);
                 if (to[place] != one)
@@ -638,7 +641,7 @@ static void sets(void **state) {
             const rcvi_product_kernels *kernels = &set->products[type];
             assert_non_null(kernels->pack);
             assert_non_null(kernels->product);
-            assert_true(type == RCVI_KERNEL_BFLOAT16 || (kernels->product_transposed && kernels->product_plain));
+            assert_true(type == RCVI_KERNEL_BFLOAT16 || (kernels->product_transposed && kernels->product_unpacked));
             assert_true(kernels->panel > 0 && kernels->grain > 0 && kernels->group > 0);
             double once = set->peak[type](1);
             assert_true(once > 0);

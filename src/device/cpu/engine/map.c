@@ -46,7 +46,7 @@ static scratch_layout lay_out(const rcvi_engine *engine, const rcvi_step *step, 
     a.transposed = a.tiles + a.tile_bytes * step->map->product_count;
     a.operands = a.transposed + (plain ? a.tile_bytes : 0);
     a.end = a.operands;
-    if (bfloat16 || plain || engine->kernels->products[engine->type].arrange)
+    if (bfloat16 || plain || engine->kernels->products[engine->type].pack_a)
         a.end += rcvi_round_up(operand_rows * c->operand_a_depth * (bfloat16 ? 2 : size), SCRATCH_ALIGN);
     return a;
 }

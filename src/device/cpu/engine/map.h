@@ -36,7 +36,7 @@ typedef struct {
     char *views[RCVI_MAX_OPERANDS];  /* addresses of the map's views */
     char *starts[RCVI_MAX_PRODUCTS]; /* initial values of the sums; NULL: zeros */
     const char *left[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];   /* left operand of each term */
-    int64_t left_row[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];   /* its leading dimension, or RCVI_ARRANGED */
+    int64_t left_row[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];   /* its leading dimension, or RCVI_PACKED_A */
     const char *packed[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS]; /* right operand: packed panels, or unpacked weights */
 } rcvi_map_call;
 

@@ -7,7 +7,7 @@
 /* Layout in which the kernels read left operands. */
 typedef enum {
     IN_PLACE,
-    ARRANGED, /* in the kernels' own order, where many panels are multiplied with them */
+    PACKED_A, /* in the kernels' own order, where many panels are multiplied with them */
     ROUNDED,  /* rounded to bfloat16, rows rcvi_narrow_row apart */
     PACKED    /* packed as a right operand: c^T = W x^T with unpacked weights W */
 } layout;
@@ -16,8 +16,8 @@ static layout choose_layout(const rcvi_map_call *m, int64_t rows) {
     int64_t columns = m->call->column_end - m->call->column;
     if (rcvi_map_is_plain(m->map)) return PACKED;
     if (m->call->engine->type == RCVI_KERNEL_BFLOAT16) return ROUNDED;
-    return m->kernels->arrange && rows >= PACK_MIN_ROWS && columns >= PACK_MIN_PANELS * m->kernels->panel ? ARRANGED
-                                                                                                          : IN_PLACE;
+    return m->kernels->pack_a && rows >= PACK_MIN_ROWS && columns >= PACK_MIN_PANELS * m->kernels->panel ? PACKED_A
+                                                                                                         : IN_PLACE;
 }
 
 /* Writes the rows in bfloat16, `wide` elements apart and padded with zeros; returns the end of what was written. */
@@ -43,8 +43,8 @@ static char *prepare_operand(const rcvi_map_call *m, layout layout, const rcvi_v
     int64_t panels = (rows + panel - 1) / panel;
     if (layout == ROUNDED) return round_operand(m, a, depth, row, rows, (uint16_t *)(void *)to, wide);
     const char *from = rcvi_map_address(m, rcvi_locate_view(m->call, a), a, row, 0);
-    if (layout == ARRANGED) {
-        m->kernels->arrange(rows, depth, from, a->row, to);
+    if (layout == PACKED_A) {
+        m->kernels->pack_a(rows, depth, from, a->row, to);
         return to + rows * wide * m->size;
     }
     m->kernels->pack(rows, depth, from, 1, a->row, 0, panels, to);
@@ -69,7 +69,7 @@ void rcvi_map_prepare_operands(rcvi_map_call *m, int64_t row, int64_t rows) {
                 to = prepare_operand(m, layout, a, depth, row, rows, to);
             }
             m->left[index] = addresses[operand];
-            m->left_row[index] = layout == ARRANGED  ? RCVI_ARRANGED
+            m->left_row[index] = layout == PACKED_A  ? RCVI_PACKED_A
                                  : layout == ROUNDED ? rcvi_narrow_row(depth, m->kernels->group)
                                                      : a->row;
         }
@@ -128,11 +128,11 @@ static void multiply_unpacked(const rcvi_map_call *m, int p, int64_t row, int64_
 }
 
 /* The operands of term t of product p, with the panel that holds column c. */
-static rcvi_factors term_at(const rcvi_map_call *m, int p, int t, int64_t c) {
+static rcvi_product_term term_at(const rcvi_map_call *m, int p, int t, int64_t c) {
     int index = p * RCVI_MAX_TERMS + t;
     int64_t depth = m->map->products[p].terms[t].depth, panel = m->kernels->panel;
     int64_t bytes = panel * rcvi_round_up(depth, m->kernels->group) * rcvi_engine_packed_bytes(m->call->engine);
-    return (rcvi_factors){depth, m->left[index], m->left_row[index], m->packed[index] + c / panel * bytes};
+    return (rcvi_product_term){depth, m->left[index], m->left_row[index], m->packed[index] + c / panel * bytes};
 }
 
 /* The panel that is read after term t of product p at column c, to be prefetched: of the next term, else the next panel of
@@ -154,11 +154,11 @@ static const char *next_panel(const rcvi_map_call *m, int p, int t, int64_t c, i
 static void multiply_terms(const rcvi_map_call *m, int p, int64_t row, int64_t rows, int64_t c, int64_t width, char *to,
                            int64_t to_row) {
     const rcvi_product *product = &m->map->products[p];
-    rcvi_factors terms[RCVI_MAX_TERMS];
+    rcvi_product_term terms[RCVI_MAX_TERMS];
     for (int t = 0; t < product->term_count; t++) terms[t] = term_at(m, p, t, c);
     const char *start = m->starts[p] ? rcvi_map_address(m, m->starts[p], &product->start, row, c) : NULL;
-    m->kernels->chain(rows, width, terms, product->term_count, c % m->kernels->panel, start, product->start.row, to,
-                      to_row);
+    m->kernels->product_terms(rows, width, terms, product->term_count, c % m->kernels->panel, start, product->start.row,
+                              to, to_row);
 }
 
 void rcvi_map_multiply(const rcvi_map_call *m, int p, int64_t row, int64_t rows, int64_t column, int64_t columns,
@@ -173,7 +173,7 @@ void rcvi_map_multiply(const rcvi_map_call *m, int p, int64_t row, int64_t rows,
     if (repeated) rcvi_map_gather(m, &product->start, m->starts[p], row, rows, column, columns, to, to_row);
     for (int64_t c = column, width; c < column + columns; c += width, to += width * m->size) {
         width = rcvi_min(panel - c % panel, column + columns - c);
-        if (m->kernels->chain && !repeated) {
+        if (m->kernels->product_terms && !repeated) {
             multiply_terms(m, p, row, rows, c, width, to, to_row);
             continue;
         }
@@ -182,7 +182,7 @@ void rcvi_map_multiply(const rcvi_map_call *m, int p, int64_t row, int64_t rows,
                                            : NULL;
         int64_t start_row = repeated ? to_row : product->start.row;
         for (int t = 0; t < product->term_count; t++, start = to, start_row = to_row) {
-            rcvi_factors f = term_at(m, p, t, c);
+            rcvi_product_term f = term_at(m, p, t, c);
             m->kernels->product(rows, width, f.depth, f.a, f.a_row, f.panel, c % panel, start, start_row, to, to_row,
                                 next_panel(m, p, t, c, column, column + columns));
         }

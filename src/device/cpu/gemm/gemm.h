@@ -1,6 +1,6 @@
-/* C[m, n] (+)= op(A) op(B), row-major: A is [m, k] ([k, m] when transposed), B is [k, n] ([n, k] when transposed).
- * Portable C. An element's sum runs in an order that depends on k and the transpositions alone, so a row's bits do not
- * depend on how many rows there are. */
+/* Reference products in portable C: C[m, n] (+)= op(A) op(B), row-major. A is [m, k] ([k, m] when transposed), B is [k, n] ([n, k]
+ * when transposed); lda, ldb and ldc are leading dimensions in elements. The order of an element's sum depends only on k and the
+ * transpositions, so the bits of a row do not depend on the number of rows. */
 #ifndef RCVI_GEMM_H
 #define RCVI_GEMM_H
 

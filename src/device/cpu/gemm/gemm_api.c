@@ -1,7 +1,7 @@
-/* The public product: one shape, with its threads and scratch, called many times. */
+/* The public product (rcv_gemm): one shape, with its thread team and scratch, called many times. */
 #include "device/cpu/engine/team.h"
 #include "device/cpu/gemm/matmul.h"
-#include "device/cpu/kernels/choice.h"
+#include "device/cpu/kernels/select.h"
 #include "device/cpu/measure.h"
 #include "recurve_bench.h"
 
@@ -13,19 +13,19 @@ struct rcv_gemm {
     void *memory;
     char *scratch; /* [threads, scratch_bytes] */
     int64_t scratch_bytes;
-    char *packed;      /* NULL unless b is packed once */
-    bool stale;        /* b is to be packed by the next call */
+    char *packed;      /* b packed; NULL unless options.packed_b */
+    bool stale;        /* the next call packs b again */
     const void *a, *b; /* of the call in progress */
     void *c;
 };
 
-/* A matrix as it lies in memory: its stride is at least its row, and its size can be counted. */
+/* Checks that the leading dimension is at least the columns, and that the size in bytes does not overflow. */
 static rcv_status check_matrix(const char *name, int64_t rows, int64_t columns, int64_t *stride) {
     if (*stride == 0) *stride = columns;
     if (*stride < columns)
         return rcvi_fail(RCV_INVALID, "ld%s is %lld, but a row of %s has %lld elements", name, (long long)*stride, name,
                          (long long)columns);
-    int64_t elements, slack = 4096; /* what packing fills up with zeros */
+    int64_t elements, slack = 4096; /* more than the padding of packing, in rows or columns */
     if (!rcvi_multiply(rows, *stride, &elements) || !rcvi_multiply(rows + slack, columns + slack, &elements) ||
         elements > INT64_MAX / RCVI_MAX_THREADS / 64)
         return rcvi_fail(RCV_INVALID, "%s of %lld rows and %lld columns is too large to be counted in bytes", name,
@@ -96,7 +96,7 @@ void rcv_gemm_free(rcv_gemm *gemm) {
     rcvi_free(gemm->context, gemm);
 }
 
-static void share(void *user, int member) {
+static void run_share(void *user, int member) {
     const rcv_gemm *gemm = user;
     const rcvi_kernels *kernels = gemm->kernels;
     int members = rcvi_team_threads(gemm->team);
@@ -118,10 +118,10 @@ typedef struct {
     const char *name;
     uintptr_t begin;
     int64_t rows, columns, stride;
-} placed;
+} extent;
 
-/* Two matrices that lie side by side in the rows of a larger one do not overlap. */
-static bool do_overlap(const placed *a, const placed *b, int64_t size) {
+/* True if two matrices have a byte in common. Two column ranges of one larger matrix do not. */
+static bool do_overlap(const extent *a, const extent *b, int64_t size) {
     int64_t a_bytes = ((a->rows - 1) * a->stride + a->columns) * size;
     int64_t b_bytes = ((b->rows - 1) * b->stride + b->columns) * size;
     if (a->begin >= b->begin + (uintptr_t)b_bytes || b->begin >= a->begin + (uintptr_t)a_bytes) return false;
@@ -134,8 +134,8 @@ static bool do_overlap(const placed *a, const placed *b, int64_t size) {
 static rcv_status check_overlap(const rcv_gemm *gemm, const void *a, const void *b, const void *c) {
     const rcvi_matmul *m = &gemm->matmul;
     int64_t size = m->type == RCVI_KERNEL_DOUBLE ? sizeof(double) : sizeof(float);
-    const placed out = {"c", (uintptr_t)c, m->m, m->n, m->ldc};
-    const placed in[] = {
+    const extent out = {"c", (uintptr_t)c, m->m, m->n, m->ldc};
+    const extent in[] = {
         {"a", (uintptr_t)a, m->transpose_a ? m->k : m->m, m->transpose_a ? m->m : m->k, m->lda},
         {"b", (uintptr_t)b, m->transpose_b ? m->n : m->k, m->transpose_b ? m->k : m->n, m->ldb},
     };
@@ -156,7 +156,7 @@ rcv_status rcv_gemm_run(rcv_gemm *gemm, const void *a, const void *b, void *c) {
     gemm->a = a;
     gemm->b = b;
     gemm->c = c;
-    RCVI_TRY(rcvi_team_call(gemm->team, share, gemm));
+    RCVI_TRY(rcvi_team_call(gemm->team, run_share, gemm));
     gemm->stale = false;
     return RCV_OK;
 }

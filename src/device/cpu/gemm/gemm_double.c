@@ -1,3 +1,4 @@
+/* The reference product in double. */
 #include "device/cpu/gemm/gemm.h"
 
 #define REAL double

@@ -1,3 +1,4 @@
+/* The reference product in float. */
 #include "device/cpu/gemm/gemm.h"
 
 #define REAL float

@@ -1,13 +1,13 @@
-/* Included once per float type, with REAL and GEMM defined. No include guard on purpose.
+/* Template of the reference product. Included once per float type, with REAL and GEMM defined; no include guard on purpose.
  *
- * Sums are arrays of fixed small size, which every compiler keeps in vector registers; how many fit is the compromise
- * of the constants below between machines of 16 and of 32 registers. */
+ * Sums are small arrays of fixed size, which compilers keep in vector registers; their size is a compromise between machines of 16
+ * and of 32 registers. */
 
 enum { LANES = 16 / sizeof(REAL), TILE_ROWS = 2, TILE_COLUMNS = 4, PANEL = 8 * LANES };
 
-/* Dot products: rows of A with rows of B. Each sum has LANES partial sums, added up in order at the end. */
-static void dot_tile(int64_t rows, int64_t columns, int64_t k, const REAL *a, int64_t lda, const REAL *b, int64_t ldb,
-                     bool accumulate, REAL *c, int64_t ldc) {
+/* A tile of dot products: rows of A with rows of B. Each sum has LANES partial sums, which are added in order at the end. */
+static void compute_dot_tile(int64_t rows, int64_t columns, int64_t k, const REAL *a, int64_t lda, const REAL *b,
+                             int64_t ldb, bool accumulate, REAL *c, int64_t ldc) {
     REAL sums[TILE_ROWS][TILE_COLUMNS][LANES] = {{{0}}};
     int64_t p = 0;
     if (rows == TILE_ROWS && columns == TILE_COLUMNS) {
@@ -33,9 +33,9 @@ static void dot_tile(int64_t rows, int64_t columns, int64_t k, const REAL *a, in
     }
 }
 
-/* Up to PANEL elements of a row of C: rows of B weighted by the elements a[p * step]. Sums run over p in order. */
-static void panel(int64_t columns, int64_t k, const REAL *a, int64_t step, const REAL *b, int64_t ldb, bool accumulate,
-                  REAL *c) {
+/* Computes up to PANEL elements of a row of C: the sum over p, in order, of a[p * step] times row p of B. */
+static void compute_panel(int64_t columns, int64_t k, const REAL *a, int64_t step, const REAL *b, int64_t ldb,
+                          bool accumulate, REAL *c) {
     REAL sums[PANEL] = {0};
     if (columns == PANEL) {
         for (int64_t p = 0; p < k; p++) {
@@ -51,9 +51,9 @@ static void panel(int64_t columns, int64_t k, const REAL *a, int64_t step, const
     for (int j = 0; j < columns; j++) c[j] = accumulate ? c[j] + sums[j] : sums[j];
 }
 
-/* Both transposed: rare, and plain. */
-static void gather(int64_t n, int64_t k, const REAL *a, int64_t step, const REAL *b, int64_t ldb, bool accumulate,
-                   REAL *c) {
+/* Computes a row of C with both operands transposed: rare, so not optimised. */
+static void compute_row_strided(int64_t n, int64_t k, const REAL *a, int64_t step, const REAL *b, int64_t ldb,
+                                bool accumulate, REAL *c) {
     for (int64_t j = 0; j < n; j++) {
         REAL sum = 0;
         for (int64_t p = 0; p < k; p++) sum += a[p * step] * b[j * ldb + p];
@@ -68,8 +68,8 @@ void GEMM(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, c
     if (transpose_b && !transpose_a) {
         for (int64_t i = 0; i < m; i += TILE_ROWS) {
             for (int64_t j = 0; j < n; j += TILE_COLUMNS) {
-                dot_tile(smaller(TILE_ROWS, m - i), smaller(TILE_COLUMNS, n - j), k, a + i * lda, lda, b + j * ldb, ldb,
-                         accumulate, c + i * ldc + j, ldc);
+                compute_dot_tile(smaller(TILE_ROWS, m - i), smaller(TILE_COLUMNS, n - j), k, a + i * lda, lda,
+                                 b + j * ldb, ldb, accumulate, c + i * ldc + j, ldc);
             }
         }
         return;
@@ -77,11 +77,11 @@ void GEMM(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, c
     int64_t row = transpose_a ? 1 : lda, step = transpose_a ? lda : 1;
     for (int64_t i = 0; i < m; i++) {
         if (transpose_b) {
-            gather(n, k, a + i * row, step, b, ldb, accumulate, c + i * ldc);
+            compute_row_strided(n, k, a + i * row, step, b, ldb, accumulate, c + i * ldc);
             continue;
         }
         for (int64_t j = 0; j < n; j += PANEL) {
-            panel(smaller(PANEL, n - j), k, a + i * row, step, b + j, ldb, accumulate, c + i * ldc + j);
+            compute_panel(smaller(PANEL, n - j), k, a + i * row, step, b + j, ldb, accumulate, c + i * ldc + j);
         }
     }
 }

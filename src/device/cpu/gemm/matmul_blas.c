@@ -1,16 +1,16 @@
-/* Shares of a product by OpenBLAS. */
+/* Shares of a product computed by OpenBLAS. */
 #include "device/cpu/gemm/matmul.h"
 
 #include <cblas.h>
 #include <limits.h>
 #include <string.h>
 
-#ifndef OPENBLAS_VERSION /* another library's header beside OpenBLAS: it does not have them */
+#ifndef OPENBLAS_VERSION /* another library's cblas.h, which does not declare these */
 void openblas_set_num_threads(int threads);
 int openblas_get_num_threads(void);
 #endif
 
-enum { GRAIN = 16, LARGEST = INT_MAX / 2 }; /* OpenBLAS counts in int */
+enum { GRAIN = 16, MAX_EXTENT = INT_MAX / 2 }; /* OpenBLAS has int extents */
 
 int rcvi_blas_begin(void) {
     int before = openblas_get_num_threads();
@@ -22,16 +22,17 @@ void rcvi_blas_end(int before) {
     if (before != 1) openblas_set_num_threads(before);
 }
 
-/* May rows of so many columns lie `leading` elements apart? CBLAS has no status: it prints, and leaves the result as it was. */
-static bool is_leading(int64_t leading, int64_t columns) {
-    return leading >= 1 && leading >= columns && leading <= LARGEST;
+/* True if CBLAS accepts this leading dimension; for others it prints a message and does not compute. */
+static bool is_leading_dimension(int64_t leading, int64_t columns) {
+    return leading >= 1 && leading >= columns && leading <= MAX_EXTENT;
 }
 
 bool rcvi_matmul_blas_fits(const rcvi_matmul *matmul) {
     int64_t m = matmul->m, n = matmul->n, k = matmul->k;
-    bool counts = m >= 0 && n >= 0 && k >= 0 && m <= LARGEST && n <= LARGEST && k <= LARGEST;
-    return matmul->type != RCVI_KERNEL_BFLOAT16 && counts && is_leading(matmul->lda, matmul->transpose_a ? m : k) &&
-           is_leading(matmul->ldb, matmul->transpose_b ? k : n) && is_leading(matmul->ldc, n);
+    bool counts = m >= 0 && n >= 0 && k >= 0 && m <= MAX_EXTENT && n <= MAX_EXTENT && k <= MAX_EXTENT;
+    return matmul->type != RCVI_KERNEL_BFLOAT16 && counts &&
+           is_leading_dimension(matmul->lda, matmul->transpose_a ? m : k) &&
+           is_leading_dimension(matmul->ldb, matmul->transpose_b ? k : n) && is_leading_dimension(matmul->ldc, n);
 }
 
 void rcvi_matmul_blas_share(const rcvi_matmul *matmul, const void *a, const void *b, void *c, int member, int members) {
@@ -40,15 +41,15 @@ void rcvi_matmul_blas_share(const rcvi_matmul *matmul, const void *a, const void
     int64_t a_first = part.row * (matmul->transpose_a ? 1 : matmul->lda);
     int64_t b_first = part.column * (matmul->transpose_b ? matmul->ldb : 1);
     int64_t c_first = part.row * matmul->ldc + part.column;
-    enum CBLAS_TRANSPOSE turn_a = matmul->transpose_a ? CblasTrans : CblasNoTrans;
-    enum CBLAS_TRANSPOSE turn_b = matmul->transpose_b ? CblasTrans : CblasNoTrans;
+    enum CBLAS_TRANSPOSE op_a = matmul->transpose_a ? CblasTrans : CblasNoTrans;
+    enum CBLAS_TRANSPOSE op_b = matmul->transpose_b ? CblasTrans : CblasNoTrans;
     int m = (int)part.rows, n = (int)part.columns, k = (int)matmul->k;
     int lda = (int)matmul->lda, ldb = (int)matmul->ldb, ldc = (int)matmul->ldc;
     if (matmul->type == RCVI_KERNEL_DOUBLE) {
-        cblas_dgemm(CblasRowMajor, turn_a, turn_b, m, n, k, 1, (const double *)a + a_first, lda,
+        cblas_dgemm(CblasRowMajor, op_a, op_b, m, n, k, 1, (const double *)a + a_first, lda,
                     (const double *)b + b_first, ldb, matmul->accumulate, (double *)c + c_first, ldc);
     } else {
-        cblas_sgemm(CblasRowMajor, turn_a, turn_b, m, n, k, 1, (const float *)a + a_first, lda,
-                    (const float *)b + b_first, ldb, matmul->accumulate, (float *)c + c_first, ldc);
+        cblas_sgemm(CblasRowMajor, op_a, op_b, m, n, k, 1, (const float *)a + a_first, lda, (const float *)b + b_first,
+                    ldb, matmul->accumulate, (float *)c + c_first, ldc);
     }
 }

@@ -1,8 +1,8 @@
-/* x86-64 with AMX: tiles of 16 rows of 64 bytes. A tile of b is 32 k, in pairs, of 16 columns; it is packed as it is
- * loaded, so a strip of 16 columns is its tiles one after another. A tile of a is as many rows as there are, of 32 k.
+/* bfloat16 products of x86-64 with AMX: tile registers of 16 rows of 64 bytes. A tile of b is 32 k, in pairs, of 16 columns; b is
+ * packed in that layout, so a strip of 16 columns is its tiles one after another. A tile of a is up to 16 rows of 32 k.
  *
- * Two blocks of rows meet two strips in four tiles of sums (0 to 3), or one block of rows four strips. Tiles 4 and 5
- * hold a, 6 and 7 b. Sums start where `start` says. */
+ * Four tiles (0 to 3) accumulate: two blocks of rows times two strips, or one block of rows times four strips. Tiles 4 and 5 hold
+ * a, tiles 6 and 7 hold b. Accumulators start with the values of `start`. */
 #if defined(__AMX_BF16__) && defined(__AMX_TILE__)
 #include "device/cpu/kernels/kernels.h"
 
@@ -34,7 +34,7 @@ enum { TILE_ROWS = 16, TILE_COLUMNS = 16, TILE_ELEMENTS = 512 /* of b */ };
 #define TILE_ZERO(tile) __asm__ volatile("tilezero %tmm" #tile)
 #define TILE_PRODUCT(sum, a, b) __asm__ volatile("tdpbf16ps %tmm" #b ", %tmm" #a ", %tmm" #sum)
 
-/* ---- the shape of the tiles ---------------------------------------------------------------------------------------- */
+/* ---- tile configuration ---------------------------------------------------------------------------------------- */
 
 typedef struct {
     uint8_t palette, start_row, reserved[14];
@@ -59,79 +59,79 @@ static void end(void) { __asm__ volatile("tilerelease"); }
 
 /* ---- products ------------------------------------------------------------------------------------------------------ */
 
-/* Rows and strips of a panel that meet. */
+/* A product of rows of a with strips of a panel. */
 typedef struct {
-    const rcvi_factors *terms;
+    const rcvi_product_term *terms;
     int term_count;
-    int64_t row, strip; /* the first of each; strips of the panel */
-    const float *start; /* from here on all is of that row and strip; NULL: zeros */
+    int64_t row, strip; /* first row and first strip */
+    const float *start; /* start and c point to that row and strip; NULL: zeros */
     int64_t start_row;
     float *c;
     int64_t c_row, columns;
 } job;
 
-/* Columns of a strip that are there. */
+/* Valid columns of a strip. */
 static int64_t width_of(const job *job, int64_t strip) {
     int64_t left = job->columns - strip * TILE_COLUMNS;
     return left < TILE_COLUMNS ? left : TILE_COLUMNS;
 }
 
-/* A tile of c that is narrower than a tile goes through a copy. */
-static const float *filled(int rows, const float *from, int64_t from_row, int64_t width, float *copy) {
+/* Tiles of c at the right edge, of less than 16 columns, go through a padded copy. */
+static const float *padded_copy(int rows, const float *from, int64_t from_row, int64_t width, float *copy) {
     memset(copy, 0, sizeof(float) * TILE_ROWS * TILE_COLUMNS);
     for (int i = 0; i < rows; i++) memcpy(copy + i * TILE_COLUMNS, from + i * from_row, (size_t)width * sizeof(float));
     return copy;
 }
 
-static void take_out(const job *job, int rows, float *c, int64_t width, const float *copy) {
+static void copy_out(const job *job, int rows, float *c, int64_t width, const float *copy) {
     for (int i = 0; i < rows; i++) memcpy(c + i * job->c_row, copy + i * TILE_COLUMNS, (size_t)width * sizeof(float));
 }
 
-static const float *start_of(const job *job, int64_t down, int64_t beside) {
-    return job->start + down * job->start_row + beside * TILE_COLUMNS;
+static const float *start_of(const job *job, int64_t down, int64_t strip_index) {
+    return job->start + down * job->start_row + strip_index * TILE_COLUMNS;
 }
 
-#define START(tile, down, count, beside)                                                                               \
+#define LOAD_START(tile, down, count, strip_index)                                                                     \
     do {                                                                                                               \
         if (!job->start) {                                                                                             \
             TILE_ZERO(tile);                                                                                           \
-        } else if (width_of(job, beside) == TILE_COLUMNS) {                                                            \
-            TILE_LOAD(tile, start_of(job, down, beside), job->start_row * 4);                                          \
+        } else if (width_of(job, strip_index) == TILE_COLUMNS) {                                                       \
+            TILE_LOAD(tile, start_of(job, down, strip_index), job->start_row * 4);                                     \
         } else {                                                                                                       \
-            const float *from = start_of(job, down, beside);                                                           \
-            TILE_LOAD(tile, filled(count, from, job->start_row, width_of(job, beside), copy), 64);                     \
+            const float *from = start_of(job, down, strip_index);                                                      \
+            TILE_LOAD(tile, padded_copy(count, from, job->start_row, width_of(job, strip_index), copy), 64);           \
         }                                                                                                              \
     } while (0)
 
-#define FINISH(tile, down, count, beside)                                                                              \
+#define STORE_SUM(tile, down, count, strip_index)                                                                      \
     do {                                                                                                               \
-        float *to = job->c + (down)*job->c_row + (beside)*TILE_COLUMNS;                                                \
-        if (width_of(job, beside) == TILE_COLUMNS) {                                                                   \
+        float *to = job->c + (down)*job->c_row + (strip_index)*TILE_COLUMNS;                                           \
+        if (width_of(job, strip_index) == TILE_COLUMNS) {                                                              \
             TILE_STORE(tile, to, job->c_row * 4);                                                                      \
         } else {                                                                                                       \
             TILE_STORE(tile, copy, 64);                                                                                \
-            take_out(job, count, to, width_of(job, beside), copy);                                                     \
+            copy_out(job, count, to, width_of(job, strip_index), copy);                                                \
         }                                                                                                              \
     } while (0)
 
-static int64_t tiles_of(const rcvi_factors *term) { return (term->depth + FILL - 1) / FILL; }
-static const uint16_t *rows_of(const job *job, const rcvi_factors *term) {
+static int64_t tiles_of(const rcvi_product_term *term) { return (term->depth + FILL - 1) / FILL; }
+static const uint16_t *rows_of(const job *job, const rcvi_product_term *term) {
     return (const uint16_t *)term->a + job->row * term->a_row;
 }
-static const uint16_t *strip_of(const job *job, const rcvi_factors *term) {
+static const uint16_t *strip_of(const job *job, const rcvi_product_term *term) {
     return (const uint16_t *)term->panel + job->strip * tiles_of(term) * TILE_ELEMENTS;
 }
 
-/* Two blocks of rows, `strips` strips (1 or 2). */
+/* The microkernel of two blocks of rows times `strips` strips (1 or 2). */
 static inline __attribute__((always_inline)) void two_blocks(const job *job, int upper, int lower, const int strips) {
     float copy[TILE_ROWS * TILE_COLUMNS] __attribute__((aligned(64)));
-    START(0, 0, upper, 0);
-    START(2, upper, lower, 0);
+    LOAD_START(0, 0, upper, 0);
+    LOAD_START(2, upper, lower, 0);
     if (strips > 1) {
-        START(1, 0, upper, 1);
-        START(3, upper, lower, 1);
+        LOAD_START(1, 0, upper, 1);
+        LOAD_START(3, upper, lower, 1);
     }
-    for (const rcvi_factors *term = job->terms; term < job->terms + job->term_count; term++) {
+    for (const rcvi_product_term *term = job->terms; term < job->terms + job->term_count; term++) {
         const int64_t tiles = tiles_of(term), stride = term->a_row * 2, strip = tiles * TILE_ELEMENTS;
         const uint16_t *above = rows_of(job, term), *below = above + upper * term->a_row, *b = strip_of(job, term);
         for (int64_t k = 0; k < tiles; k++, above += FILL, below += FILL, b += TILE_ELEMENTS) {
@@ -147,22 +147,22 @@ static inline __attribute__((always_inline)) void two_blocks(const job *job, int
             }
         }
     }
-    FINISH(0, 0, upper, 0);
-    FINISH(2, upper, lower, 0);
+    STORE_SUM(0, 0, upper, 0);
+    STORE_SUM(2, upper, lower, 0);
     if (strips > 1) {
-        FINISH(1, 0, upper, 1);
-        FINISH(3, upper, lower, 1);
+        STORE_SUM(1, 0, upper, 1);
+        STORE_SUM(3, upper, lower, 1);
     }
 }
 
-/* One block of rows, `strips` strips (1 to 4). */
+/* The microkernel of one block of rows times `strips` strips (1 to 4). */
 static inline __attribute__((always_inline)) void one_block(const job *job, int rows, const int strips) {
     float copy[TILE_ROWS * TILE_COLUMNS] __attribute__((aligned(64)));
-    START(0, 0, rows, 0);
-    if (strips > 1) START(1, 0, rows, 1);
-    if (strips > 2) START(2, 0, rows, 2);
-    if (strips > 3) START(3, 0, rows, 3);
-    for (const rcvi_factors *term = job->terms; term < job->terms + job->term_count; term++) {
+    LOAD_START(0, 0, rows, 0);
+    if (strips > 1) LOAD_START(1, 0, rows, 1);
+    if (strips > 2) LOAD_START(2, 0, rows, 2);
+    if (strips > 3) LOAD_START(3, 0, rows, 3);
+    for (const rcvi_product_term *term = job->terms; term < job->terms + job->term_count; term++) {
         const int64_t tiles = tiles_of(term), stride = term->a_row * 2, strip = tiles * TILE_ELEMENTS;
         const uint16_t *a = rows_of(job, term), *b = strip_of(job, term);
         for (int64_t k = 0; k < tiles; k++, a += FILL, b += TILE_ELEMENTS) {
@@ -183,13 +183,13 @@ static inline __attribute__((always_inline)) void one_block(const job *job, int 
             }
         }
     }
-    FINISH(0, 0, rows, 0);
-    if (strips > 1) FINISH(1, 0, rows, 1);
-    if (strips > 2) FINISH(2, 0, rows, 2);
-    if (strips > 3) FINISH(3, 0, rows, 3);
+    STORE_SUM(0, 0, rows, 0);
+    if (strips > 1) STORE_SUM(1, 0, rows, 1);
+    if (strips > 2) STORE_SUM(2, 0, rows, 2);
+    if (strips > 3) STORE_SUM(3, 0, rows, 3);
 }
 
-static void single(const job *job, int rows, int64_t strips) {
+static void multiply_one_block(const job *job, int rows, int64_t strips) {
     switch (strips) {
     case 1: one_block(job, rows, 1); break;
     case 2: one_block(job, rows, 2); break;
@@ -198,7 +198,7 @@ static void single(const job *job, int rows, int64_t strips) {
     }
 }
 
-static void paired(job job, int upper, int lower, int64_t strips) {
+static void multiply_two_blocks(job job, int upper, int lower, int64_t strips) {
     for (; strips > 0; strips -= 2) {
         if (strips > 1) {
             two_blocks(&job, upper, lower, 2);
@@ -212,9 +212,9 @@ static void paired(job job, int upper, int lower, int64_t strips) {
     }
 }
 
-/* Rows are spread evenly over as few blocks as can be. The tiles have 16 rows before and after. */
-static void chain(int64_t rows, int64_t columns, const rcvi_factors *terms, int term_count, int64_t first,
-                  const void *start, int64_t start_row, void *c, int64_t c_row) {
+/* Divides the rows evenly into the fewest blocks. The tiles are configured for 16 rows on entry and on return. */
+static void product_terms(int64_t rows, int64_t columns, const rcvi_product_term *terms, int term_count, int64_t first,
+                          const void *start, int64_t start_row, void *c, int64_t c_row) {
     const int64_t strips = (columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
     job job = {.terms = terms,
                .term_count = term_count,
@@ -232,9 +232,9 @@ static void chain(int64_t rows, int64_t columns, const rcvi_factors *terms, int 
         set_upper = upper;
         set_lower = lower;
         if (blocks > 1) {
-            paired(job, upper, lower, strips);
+            multiply_two_blocks(job, upper, lower, strips);
         } else {
-            single(&job, upper, strips);
+            multiply_one_block(&job, upper, strips);
         }
         int64_t done = blocks > 1 ? upper + lower : upper;
         job.row += done;
@@ -247,9 +247,9 @@ static void chain(int64_t rows, int64_t columns, const rcvi_factors *terms, int 
 
 static void product(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
                     int64_t first, const void *start, int64_t start_row, void *c, int64_t c_row, const void *next) {
-    (void)next; /* the hardware brings panels near better alone */
-    const rcvi_factors term = {depth, a, a_row, panel};
-    chain(rows, columns, &term, 1, first, start, start_row, c, c_row);
+    (void)next; /* the hardware prefetcher alone is faster (docs/EXPERIMENTS.md) */
+    const rcvi_product_term term = {depth, a, a_row, panel};
+    product_terms(rows, columns, &term, 1, first, start, start_row, c, c_row);
 }
 
 static double peak(int64_t repeats) {
@@ -282,7 +282,7 @@ const rcvi_kernels rcvi_kernels_amx = {
                                            .group = FILL,
                                            .pack = pack_bfloat16,
                                            .product = product,
-                                           .chain = chain}},
+                                           .product_terms = product_terms}},
     .peak = {[RCVI_KERNEL_BFLOAT16] = peak},
     .begin = begin,
     .end = end,

@@ -1,4 +1,4 @@
-/* x86-64 with AVX2, FMA and F16C: vectors of 32 bytes, 16 registers. */
+/* Kernels of x86-64 with AVX2, FMA and F16C: vectors of 32 bytes, 16 registers. */
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #include <immintrin.h>
 
@@ -7,6 +7,7 @@
 #define SET_WHAT "AVX2 and FMA, vectors of 32 bytes"
 #define VECTOR_BYTES 32
 #define MAP_BYTES 32
+/* Shape of the register tiles: kernels/product.h. */
 #define ROWS 6
 #define STRIP 2
 #define STRIPS 2

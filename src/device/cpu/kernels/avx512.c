@@ -1,4 +1,4 @@
-/* x86-64 with AVX-512: vectors of 64 bytes, 32 registers. */
+/* Kernels of x86-64 with AVX-512: vectors of 64 bytes, 32 registers. */
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 #include <immintrin.h>
 
@@ -7,6 +7,7 @@
 #define SET_WHAT "AVX-512 (F, BW, DQ, VL), vectors of 64 bytes"
 #define VECTOR_BYTES 64
 #define MAP_BYTES 64
+/* Shape of the register tiles: kernels/product.h; on Sapphire Rapids the shape does not matter (docs/EXPERIMENTS.md). */
 #define ROWS 12
 #define STRIP 2
 #define STRIPS 2

@@ -1,4 +1,4 @@
-/* x86-64 with AVX-512 and its bfloat16 products: each lane multiplies a pair of k and adds to a float. */
+/* bfloat16 products of x86-64 with AVX-512 BF16: each lane multiplies a pair of k and adds to a float (VDPBF16PS). */
 #if defined(__AVX512BF16__)
 #include "device/cpu/kernels/kernels.h"
 

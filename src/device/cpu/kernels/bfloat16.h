@@ -1,4 +1,4 @@
-/* bfloat16 is the upper half of a float. Included once a set. */
+/* Conversions between float and bfloat16, which is the upper half of a float. Included once by each set. */
 
 static inline float float_of_bits(uint32_t bits) {
     union {
@@ -8,7 +8,7 @@ static inline float float_of_bits(uint32_t bits) {
     return both.value;
 }
 
-/* In the upper half: nearest, ties to even; a NaN stays one. */
+/* The result is in the upper half: rounded to nearest, ties to even; NaN stays NaN. */
 static inline uint32_t rounded_bits(float x) {
     union {
         float value;
@@ -20,7 +20,7 @@ static inline uint32_t rounded_bits(float x) {
 
 static inline uint16_t round_bfloat16(float x) { return (uint16_t)(rounded_bits(x) >> 16); }
 
-/* Two beside each other, the first in the lower half. */
+/* Rounds two numbers; the first is in the lower half of the result. */
 static inline uint32_t round_pair(float first, float second) {
     return rounded_bits(first) >> 16 | (rounded_bits(second) & 0xffff0000u);
 }

@@ -1,15 +1,14 @@
-/* Elementary functions of float vectors. Expects MAP_BYTES, SET_HAS_NEON where arm_neon.h may be used, and immintrin.h where there is AVX-512. Included once a
- * set.
+/* Elementary functions of float vectors. Included once by each set. Expects MAP_BYTES; SET_HAS_NEON where arm_neon.h is available;
+ * immintrin.h where there is AVX-512.
  *
- * Each value depends on its own lane alone. Largest errors measured over every 509th of all floats, in units of the last
- * place of the result (the last place of the smallest normal number for denormal results), with and without fused
- * multiply-adds: exp 1.25, sigmoid 2.5, tanh 1.75, log 1, softplus 2 (tests/unit/cpu/test_kernels.c asserts these bounds).
- * exp and sigmoid go down to denormal numbers and to zero, tanh is exactly -1 or 1 where |x| >= 10; infinities and NaN
- * go where the real functions go. */
+ * Each lane depends on its own input alone. Largest errors, measured over every 509th of all floats, in units of the last place of
+ * the result (of the smallest normal number for subnormal results), with and without fused multiply-adds: exp 1.25, sigmoid 2.5,
+ * tanh 1.75, log 1, softplus 2 (tests/unit/cpu/test_kernels.c asserts these bounds). exp and sigmoid return subnormal numbers and
+ * zero; tanh is exactly -1 or 1 where |x| >= 10; infinities and NaN give the limits of the real functions and NaN. */
 
 typedef float real_vector __attribute__((vector_size(MAP_BYTES)));
 typedef int32_t bits_vector __attribute__((vector_size(MAP_BYTES)));
-typedef uint32_t count_vector __attribute__((vector_size(MAP_BYTES))); /* where numbers out of range may wrap */
+typedef uint32_t count_vector __attribute__((vector_size(MAP_BYTES))); /* unsigned: overflow wraps */
 
 #define SPLAT(x) ((real_vector){0} + (x))
 
@@ -19,14 +18,14 @@ static inline real_vector choose(bits_vector mask, real_vector yes, real_vector 
 
 static inline real_vector magnitude(real_vector x) { return (real_vector)((bits_vector)x & 0x7fffffff); }
 
-/* exp is 0 and infinity beyond these. */
+/* exp is 0 below and infinity above these. */
 #define LEAST_EXPONENT (-104.0f)
 #define MOST_EXPONENT 89.0f
 
 #if defined(__AVX512F__) && MAP_BYTES == 64
 #include "device/cpu/kernels/functions_avx512.h"
 #else
-/* Clamps that let NaN through. */
+/* Clamps that keep NaN. */
 #if defined(SET_HAS_NEON)
 static inline real_vector at_least(real_vector x, float least) {
     return (real_vector)vmaxq_f32((float32x4_t)x, vdupq_n_f32(least));
@@ -42,14 +41,14 @@ static inline real_vector at_most(real_vector x, float most) { return choose(x >
 /* 2^n for -126 <= n <= 127. */
 static inline real_vector power_of_two(bits_vector n) { return (real_vector)(((count_vector)n + 127) << 23); }
 
-/* x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20; gives e^r - 1. */
+/* x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20; returns e^r - 1. */
 static inline real_vector reduced_exp(real_vector x, bits_vector *n) {
-    const float shift = 12582912.0f; /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    const float shift = 12582912.0f; /* 1.5 * 2^23: a number added to it is rounded to an integer */
     real_vector shifted = x * 1.44269504f + shift;
     real_vector whole = shifted - shift;
     *n = (bits_vector)((count_vector)shifted - (count_vector)SPLAT(shift));
     real_vector r = x - whole * 0.693359375f - whole * -2.12194440e-4f; /* ln 2 in two parts; the first of 10 bits */
-    real_vector square = r * r; /* in two halves, which do not wait for each other */
+    real_vector square = r * r; /* two halves of the polynomial, independent of each other */
     real_vector high = r * 1.395062893e-03f + 8.368969895e-03f, low = r * 1.666651815e-01f + 0.5f;
     high = high * r + 4.166620225e-02f;
     return (high * square + low) * square + r;
@@ -58,7 +57,7 @@ static inline real_vector reduced_exp(real_vector x, bits_vector *n) {
 static inline real_vector bounded_exp(real_vector x) {
     bits_vector n;
     real_vector near_one = 1.0f + reduced_exp(x, &n);
-    bits_vector half = n >> 1; /* in two factors, since 2^n may be too small for a normal number */
+    bits_vector half = n >> 1; /* two factors, because 2^n may be subnormal */
     return near_one * power_of_two(half) * power_of_two((bits_vector)((count_vector)n - (count_vector)half));
 }
 
@@ -110,12 +109,12 @@ static inline real_vector vector_log(real_vector x) {
     const float least = 1.17549435e-38f; /* the smallest normal number */
     bits_vector small = x < least;
     real_vector y = normal_log(choose(small, x * 8388608.0f, x), choose(small, SPLAT(-23.0f), SPLAT(0.0f)));
-    y = choose(x < INFINITY, y, x); /* infinity and NaN are their own logarithms */
+    y = choose(x < INFINITY, y, x); /* the logarithm of infinity and NaN is the argument */
     y = choose(x == 0.0f, SPLAT(-INFINITY), y);
     return choose(x < 0.0f, SPLAT(NAN), y);
 }
 
-/* max(x, 0) + log(1 + e), e = exp -|x| <= 1; what 1 + e loses of e is made good. */
+/* max(x, 0) + log(1 + e), e = exp -|x| <= 1; corrected for the rounding of 1 + e. */
 static inline real_vector vector_softplus(real_vector x) {
     real_vector e = vector_exp(-magnitude(x)), sum = 1.0f + e;
     real_vector rest = normal_log(sum, SPLAT(0.0f)) + (e - (sum - 1.0f)) / sum;

@@ -1,5 +1,5 @@
-/* exp, sigmoid and tanh where AVX-512's own instructions shorten them: 2^n a for any n, an estimate of the reciprocal, and
- * a look into a table of 32 numbers. Included by kernels/functions.h. */
+/* exp, sigmoid and tanh with instructions of AVX-512: 2^n a for any n (VSCALEFPS), an estimate of the reciprocal, and a lookup in a
+ * table of 32 numbers (VPERMT2PS). Included by kernels/functions.h. */
 
 static inline real_vector at_least(real_vector x, float least) {
     return (real_vector)_mm512_max_ps(_mm512_set1_ps(least), (__m512)x);
@@ -8,9 +8,9 @@ static inline real_vector at_most(real_vector x, float most) {
     return (real_vector)_mm512_min_ps(_mm512_set1_ps(most), (__m512)x);
 }
 
-/* x = whole ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20; gives e^r, or e^-r where `inverse`. */
+/* x = whole ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20; returns e^r, or e^-r where `inverse`. */
 static inline __m512 reduced_exp(__m512 x, const bool inverse, __m512 *whole) {
-    const __m512 shift = _mm512_set1_ps(12582912.0f); /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    const __m512 shift = _mm512_set1_ps(12582912.0f); /* 1.5 * 2^23: a number added to it is rounded to an integer */
     const __m512 high = _mm512_set1_ps(0.693359375f), low = _mm512_set1_ps(-2.12194440e-4f); /* ln 2; high of 10 bits */
     *whole = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(1.44269504f), shift), shift);
     __m512 r = inverse ? _mm512_fmadd_ps(*whole, low, _mm512_fmsub_ps(*whole, high, x))
@@ -37,10 +37,10 @@ static inline real_vector vector_sigmoid(real_vector x) {
     return (real_vector)_mm512_scalef_ps(inverse, whole);
 }
 
-/* Polynomials for tanh |x|, each over a quarter of a binade, in |x| less an entry of the first row. These lie near the
- * middles, where tanh, the second row, is a float but for a thousandth of its last place; the other rows are fits of the
- * least error. The index is the last three bits of the exponent and two of the mantissa: 16 stands for 1/8 and on, 0 for
- * 2, 11 for 14; 15 for all below 1/8. */
+/* Polynomials for tanh |x|, each over a quarter of a binade. Row 0: centres c near the middle of the interval, chosen so that
+ * tanh c (row 1) is a float up to a thousandth of its last place. Rows 2 to 6: coefficients in |x| - c of least error. The index
+ * is the last three bits of the exponent and two bits of the mantissa: 16 begins at 1/8, 0 at 2, 11 at 14; 15 is for all |x|
+ * below 1/8. */
 /* clang-format off */
 static const float tanh_table[7][32] __attribute__((aligned(64))) = {
     {2.24957728f, 2.74952292f, 3.24937725f, 3.75070643f, 4.50029421f, 5.49858046f, 6.49897194f, 7.50143051f,

@@ -1,5 +1,6 @@
-/* exp, sigmoid and tanh of MANY vectors at once on 64-bit ARM: each waits for itself at nearly every instruction, so several
- * are written side by side. 2^n is taken from the bits of a number to whose last place n was added. */
+/* exp, sigmoid and tanh of MANY vectors at once on 64-bit ARM: almost every instruction of one evaluation depends on the previous
+ * one, so several evaluations are interleaved. 2^n is computed by a shift of the bits of a number to which n was added in the last
+ * place. */
 
 enum { MANY = 4, MANY_ELEMENTS = 4 * MANY };
 
@@ -18,10 +19,10 @@ static inline __attribute__((always_inline)) void many_exp_rest(const float32x4_
     EACH rest[i] = vfmaq_f32(rest[i], high[i], square[i]);
 }
 
-/* x = n ln 2 + r: r in place of x, and 2^(n + more). */
+/* x = n ln 2 + r: replaces x by r; power = 2^(n + more). */
 static inline __attribute__((always_inline)) void many_reduce(float32x4_t *x, float factor, int more,
                                                               float32x4_t *power) {
-    const float shift = 12582912.0f + 127 + (float)more; /* 1.5 * 2^23, and what an exponent of 0 is written as */
+    const float shift = 12582912.0f + 127 + (float)more; /* 1.5 * 2^23, and the bias of the exponent */
     float32x4_t whole[MANY];
     EACH power[i] = vfmaq_f32(ALL(shift), x[i], ALL(factor * 1.44269504f));
     EACH whole[i] = vsubq_f32(power[i], ALL(shift));
@@ -31,7 +32,7 @@ static inline __attribute__((always_inline)) void many_reduce(float32x4_t *x, fl
     EACH power[i] = vreinterpretq_f32_s32(vshlq_n_s32(vreinterpretq_s32_f32(power[i]), 23));
 }
 
-/* exp of numbers up to 0, in place; 2^n times 2^64 on the way, since it may be too small for a normal number. */
+/* exp of numbers up to 0, in place. 2^n is scaled by 2^64 in between, because it may be subnormal. */
 static inline __attribute__((always_inline)) void many_exp(float32x4_t *x) {
     float32x4_t power[MANY], square[MANY], rest[MANY];
     EACH x[i] = vmaxq_f32(x[i], ALL(LEAST_EXPONENT));
@@ -42,7 +43,7 @@ static inline __attribute__((always_inline)) void many_exp(float32x4_t *x) {
     EACH x[i] = vmulq_f32(x[i], ALL(0x1p-64f));
 }
 
-/* 2^n / (2^n + e^-r), where x = n ln 2 + r; 2^n times 2^64, since it may be too small for a normal number. */
+/* 2^n / (2^n + e^-r), where x = n ln 2 + r. 2^n is scaled by 2^64, because it may be subnormal. */
 static inline __attribute__((always_inline)) void many_sigmoid(const float *from, float *to) {
     float32x4_t x[MANY], power[MANY], square[MANY], rest[MANY];
     EACH x[i] = vminq_f32(vmaxq_f32(vld1q_f32(from + 4 * i), ALL(LEAST_EXPONENT)), ALL(40.0f));

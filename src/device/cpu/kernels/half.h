@@ -1,4 +1,5 @@
-/* float16 and bfloat16 from and to vectors of floats, nearest even, NaN stays NaN. Included once a set. Expects VECTOR_BYTES. */
+/* Conversions between vectors of floats and vectors of float16 or bfloat16: to nearest even, NaN stays NaN. Included once by each
+ * set. Expects VECTOR_BYTES. */
 
 enum { HALF_LANES = VECTOR_BYTES / 4 };
 typedef float half_floats __attribute__((vector_size(VECTOR_BYTES)));
@@ -34,8 +35,8 @@ static inline half_bits to_float16(half_floats x) {
     return (half_bits)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
 }
 #else
-/* 2^112 moves the exponent from one bias to the other, for what is not normal too; infinities and NaN have the exponent
- * of all ones in both. */
+/* Multiplication by 2^112 converts the bias of the exponent, for subnormal numbers too; infinities and NaN have an exponent of
+ * all ones in both formats. */
 static inline half_floats from_float16(half_bits x) {
     half_words bits = __builtin_convertvector(x, half_words), magnitude = bits & 0x7fff;
     half_words moved = (half_words)((half_floats)(magnitude << 13) * 0x1p112f);
@@ -43,7 +44,7 @@ static inline half_floats from_float16(half_bits x) {
     return (half_floats)(moved | special | (bits & 0x8000) << 16);
 }
 
-/* Below 2^-14 adding 1/2 rounds to multiples of 2^-24, which then are the last bits. From 65520 on it is infinite. */
+/* Below 2^-14, adding 1/2 rounds to multiples of 2^-24, which are then the last bits. From 65520 on the result is infinite. */
 static inline half_bits to_float16(half_floats x) {
     half_words bits = (half_words)x, magnitude = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
     half_words normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;

@@ -1,4 +1,4 @@
-/* Which sets this machine has: each is laid over the one below it, once. */
+/* The list of kernel sets that this machine can run. Each set overrides parts of the set below it; the list is built once. */
 #define _DEFAULT_SOURCE /* syscall */
 #include "device/cpu/kernels/kernels.h"
 
@@ -23,7 +23,7 @@ extern const rcvi_kernels rcvi_kernels_avx2, rcvi_kernels_avx512, rcvi_kernels_a
 
 typedef struct {
     const rcvi_kernels *kernels;
-    bool (*available)(void); /* given that the set below is */
+    bool (*available)(void); /* called only if the set below is available */
 } layer;
 
 static bool always(void) { return true; }
@@ -39,7 +39,7 @@ static bool has_arm_bfloat16(void) {
 #endif
 
 #if defined(__x86_64__)
-static bool has_float16(void) { /* conversions from and to it, which the compiler may not know to ask for */
+static bool has_float16(void) { /* F16C; older compilers have no __builtin_cpu_supports for it */
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
 }
@@ -50,8 +50,8 @@ static bool has_avx512(void) {
 }
 static bool has_avx512_bfloat16(void) { return __builtin_cpu_supports("avx512bf16"); }
 
-/* The CPU knows tiles and bfloat16 products of them, and the operating system saves them (state components 17 and 18)
- * for this process, which has to ask for it. */
+/* The CPU has AMX-TILE and AMX-BF16, and the operating system saves the tiles (state components 17 and 18) for this process,
+ * which must request that. */
 static bool has_amx(void) {
 #if defined(__linux__)
     const long request_permission = 0x1023, tile_data = 18; /* of arch_prctl */
@@ -79,12 +79,12 @@ static const layer layers[] = {
 };
 enum { LAYERS = sizeof layers / sizeof *layers };
 
-/* Written once, under `once`, and only read after. */
+/* Written once, under `once`, then only read. */
 static rcvi_kernels sets[LAYERS];
 static size_t available;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void lay_over(rcvi_kernels *set, const rcvi_kernels *above) {
+static void override(rcvi_kernels *set, const rcvi_kernels *above) {
     set->name = above->name;
     set->what = above->what;
     for (int type = 0; type < RCVI_KERNEL_TYPES; type++) {
@@ -103,7 +103,7 @@ static void lay_over(rcvi_kernels *set, const rcvi_kernels *above) {
     if (above->stream_sum) set->stream_sum = above->stream_sum;
     if (above->narrow) set->narrow = above->narrow;
     if (above->narrow_transposed) set->narrow_transposed = above->narrow_transposed;
-    if (above->turn_narrow) set->turn_narrow = above->turn_narrow;
+    if (above->transpose_narrow) set->transpose_narrow = above->transpose_narrow;
     if (above->widen) set->widen = above->widen;
     if (above->begin) set->begin = above->begin;
     if (above->end) set->end = above->end;
@@ -113,7 +113,7 @@ static void find_sets(void) {
     available = 0;
     for (size_t i = 0; i < LAYERS && layers[i].available(); i++, available++) {
         if (i > 0) memcpy(&sets[i], &sets[i - 1], sizeof *sets);
-        lay_over(&sets[i], layers[i].kernels);
+        override(&sets[i], layers[i].kernels);
     }
 }
 

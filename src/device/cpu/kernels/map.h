@@ -1,14 +1,12 @@
-/* The elementwise operations of one type. Included once a type behind
- * kernels/product.h, without a guard on purpose. Expects
+/* Elementwise operations of one type. Included once a type after kernels/product.h, without a guard on purpose. Expects
  *
- *   TYPE, NAME    the word that ends every name, and what puts it there
- *   SCALAR, BITS  an element, and the signed integer of its size
- *   MAP_BYTES     of what is taken at a time: a vector, or several, whose instructions then alternate
- *   MATH(f)       the name of f of a vector, for exp, sigmoid, tanh, log, softplus and sqrt
- *   MANY_MATH(f)  where there is one: f, sigmoid or tanh, of MANY_ELEMENTS numbers
+ *   TYPE, NAME    the suffix of all names, and the macro that appends it
+ *   SCALAR, BITS  type of an element, and the signed integer type of its size
+ *   MAP_BYTES     bytes handled at a time: one vector, or several, whose instructions the compiler then interleaves
+ *   MATH(f)       name of f on a vector, for exp, sigmoid, tanh, log, softplus and sqrt
+ *   MANY_MATH(f)  optional: name of f on MANY_ELEMENTS numbers, for sigmoid and tanh
  *
- * Elements that do not fill a vector go through a padded copy of themselves, so that a value does not depend on its
- * position. */
+ * Elements that do not fill a vector go through a padded copy, so that a value does not depend on its position. */
 
 typedef SCALAR NAME(map_vector) __attribute__((vector_size(MAP_BYTES)));
 typedef SCALAR NAME(loose_map_vector) __attribute__((vector_size(MAP_BYTES), aligned(sizeof(SCALAR)), may_alias));
@@ -18,7 +16,7 @@ static inline NAME(map_vector) NAME(map_choose)(NAME(map_bits) mask, NAME(map_ve
     return (NAME(map_vector))((mask & (NAME(map_bits))yes) | (~mask & (NAME(map_bits))no));
 }
 
-/* VALUE is a vector, of vectors x and, where `binary`, y. */
+/* Defines a kernel: VALUE is an expression of the vectors x and, where `binary`, y. */
 #define MAP(name, binary, VALUE)                                                                                       \
     static void NAME(map_##name)(int64_t n, const void *a, const void *b, void *out) {                                 \
         const NAME(map_vector) zero = {0}, one = zero + 1;                                                             \

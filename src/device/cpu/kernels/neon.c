@@ -1,4 +1,4 @@
-/* 64-bit ARM: vectors of 16 bytes, 32 registers. */
+/* Kernels of 64-bit ARM: vectors of 16 bytes, 32 registers. */
 #if defined(__aarch64__)
 #include <arm_neon.h>
 
@@ -8,6 +8,7 @@
 #define VECTOR_BYTES 16
 #define MAP_BYTES 16
 #define SET_HAS_NEON
+/* Shape of the register tiles: kernels/product.h; measured on Neoverse V1 (docs/EXPERIMENTS.md). */
 #define ROWS 6
 #define STRIP 4
 #define STRIPS 2

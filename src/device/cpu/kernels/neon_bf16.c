@@ -1,5 +1,5 @@
-/* 64-bit ARM with the bfloat16 extension. BFMMLA multiplies two rows of a with two columns of b over four k at once; a
- * sum holds [row 0, row 1][column 0, column 1]. Packed in groups of four k, two columns fill a vector. */
+/* bfloat16 products of 64-bit ARM with the bfloat16 extension. BFMMLA multiplies two rows of a with two columns of b over four k;
+ * an accumulator holds [row 0, row 1][column 0, column 1]. b is packed in groups of four k: two columns fill a vector. */
 #if defined(__aarch64__) && defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 #include "device/cpu/kernels/kernels.h"
 
@@ -8,7 +8,7 @@
 
 #include "device/cpu/kernels/bfloat16.h"
 
-/* A strip is STRIP vectors of four columns; PAIRS pairs of rows go over it at once, one pair over the whole panel. */
+/* A strip is STRIP vectors of four columns. The register tile is PAIRS pairs of rows times a strip, or one pair times a panel. */
 enum { PAIRS = 3, STRIP_COLUMNS = 16, PANEL_COLUMNS = 32 };
 
 #define TYPE bfloat16
@@ -32,14 +32,14 @@ typedef struct {
     int64_t a_row;
     const bfloat16_t *b;
     int64_t b_strip;
-    const float *start; /* or NULL */
+    const float *start; /* initial values of the sums, or NULL */
     int64_t start_row;
     float *c;
     int64_t c_row;
     int valid; /* columns of the last vector */
 } job;
 
-/* Vector v of row r, the last one of its row where `last`. */
+/* Stores vector v of row r; `last`: it is the last vector of the row and may be partial. */
 static inline __attribute__((always_inline)) void store(const job *job, int r, int v, float32x4_t sum, bool last) {
     float *c = job->c + r * job->c_row + 4 * v;
     const float *start = job->start ? job->start + r * job->start_row + 4 * v : NULL;
@@ -52,7 +52,7 @@ static inline __attribute__((always_inline)) void store(const job *job, int r, i
     for (int l = 0; l < job->valid; l++) c[l] = start ? start[l] + lanes[l] : lanes[l];
 }
 
-/* c[rows, 4 * vectors]. The partner of an odd last row is the row itself. */
+/* The microkernel: c[rows, 4 * vectors]. An odd last row is paired with itself. */
 static inline __attribute__((always_inline)) void tile(const job *job, const int rows, const int vectors) {
     float32x4_t sums[PAIRS][4 * STRIP];
     const bfloat16_t *a = job->a, *b = job->b;
@@ -99,8 +99,8 @@ TILE(6, 1) TILE(6, 2) TILE(6, 3) TILE(6, 4)
             static void (*const tiles[2 * PAIRS][STRIP])(const job *) = {NAMES(1), NAMES(2), NAMES(3),
                                                                          NAMES(4), NAMES(5), NAMES(6)};
 
-/* Rows in blocks of as many pairs, as evenly as can be. */
-static void columns_of(job job, int64_t rows, int vectors) {
+/* Multiplies all rows with `vectors` vectors of columns, in tiles of nearly equal numbers of pairs. */
+static void multiply_columns(job job, int64_t rows, int vectors) {
     for (int64_t blocks = (rows + 2 * PAIRS - 1) / (2 * PAIRS); blocks > 0; blocks--) {
         int64_t count = ((rows + 1) / 2 + blocks - 1) / blocks * 2;
         if (count > rows) count = rows;
@@ -116,7 +116,7 @@ static void columns_of(job job, int64_t rows, int vectors) {
 static void product(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
                     int64_t first, const void *start, int64_t start_row, void *c, int64_t c_row,
                     const void *next_panel) {
-    (void)next_panel; /* the hardware's prefetching has not been found wanting here */
+    (void)next_panel; /* software prefetch did not make this faster */
     const int64_t groups = (depth + GROUP - 1) / GROUP, strip = groups * GROUP * STRIP_COLUMNS, end = first + columns;
     job job = {.groups = groups, .a = a, .a_row = a_row, .b_strip = strip, .start_row = start_row, .c_row = c_row};
     for (int64_t j = first, next; j < end; j = next) {
@@ -126,7 +126,7 @@ static void product(int64_t rows, int64_t columns, int64_t depth, const void *a,
         job.b = (const bfloat16_t *)panel + j / STRIP_COLUMNS * strip + j % STRIP_COLUMNS * GROUP;
         job.c = (float *)c + j - first;
         job.start = start ? (const float *)start + j - first : NULL;
-        columns_of(job, rows, (int)vectors);
+        multiply_columns(job, rows, (int)vectors);
     }
 }
 

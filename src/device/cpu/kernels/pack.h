@@ -1,6 +1,7 @@
-/* Packing of one type: the first part of kernels/product.h, which describes what it expects and how a panel lies. */
+/* Packing of the right operand b for one type: the first part of kernels/product.h, which lists the macros that this expects and
+ * defines the layout of a panel. */
 
-/* GROUP elements of a column, which are moved together; UNIT_BYTES of them. */
+/* A unit: GROUP consecutive elements (k) of a column, UNIT_BYTES bytes, which are moved together. */
 #if UNIT_BYTES == 4
 typedef uint32_t NAME(unit) __attribute__((may_alias));
 #else
@@ -10,7 +11,7 @@ typedef uint64_t NAME(unit) __attribute__((may_alias));
 typedef NAME(unit) NAME(units) __attribute__((vector_size(BYTES)));
 typedef NAME(unit) NAME(loose_units) __attribute__((vector_size(BYTES), aligned(UNIT_BYTES), may_alias));
 
-/* The lower, or the upper, halves of two vectors, lane beside lane. */
+/* Shuffles that interleave the lower, or the upper, halves of two vectors. */
 #if UNITS == 2
 #define LOWER 0, 2
 #define UPPER 1, 3
@@ -30,8 +31,8 @@ typedef NAME(unit) NAME(loose_units) __attribute__((vector_size(BYTES), aligned(
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (NAME(units)){__VA_ARGS__})
 #endif
 
-/* With the bits of (row, lane) written in a line, laying the vectors of both halves beside each other turns them by one
- * place; turned by half of them, rows are lanes. */
+/* One step of a transposition of UNITS vectors of UNITS lanes. Interleaving vectors i and i + UNITS / 2 rotates the bits of the
+ * index (row, lane) by one position; after log2(UNITS) steps rows and lanes are exchanged. */
 #define SHUFFLE_ROWS(from, to)                                                                                         \
     _Pragma("GCC unroll 16") for (int i = 0; i < UNITS / 2; i++) {                                                     \
         (to)[2 * i] = SHUFFLE((from)[i], (from)[i + UNITS / 2], LOWER);                                                \
@@ -39,8 +40,8 @@ typedef NAME(unit) NAME(loose_units) __attribute__((vector_size(BYTES), aligned(
     }
 
 /* to[UNITS, UNITS] = from[UNITS, UNITS] transposed. */
-static inline __attribute__((always_inline)) void NAME(turn)(const NAME(unit) * from, int64_t from_row, NAME(unit) * to,
-                                                             int64_t to_row) {
+static inline __attribute__((always_inline)) void NAME(transpose)(const NAME(unit) * from, int64_t from_row,
+                                                                  NAME(unit) * to, int64_t to_row) {
     NAME(units) x[UNITS], y[UNITS];
     _Pragma("GCC unroll 16") for (int i = 0; i < UNITS; i++) x[i] = *(const NAME(loose_units) *)(from + i * from_row);
     SHUFFLE_ROWS(x, y)
@@ -60,9 +61,9 @@ static inline __attribute__((always_inline)) void NAME(turn)(const NAME(unit) * 
     _Pragma("GCC unroll 16") for (int i = 0; i < UNITS; i++) * (NAME(loose_units) *)(to + i * to_row) = x[i];
 }
 
-enum { NAME(pack_block) = 32 }; /* steps over k, a multiple of GROUP: what a strip's block takes stays in L1 */
+enum { NAME(pack_block) = 32 }; /* k of a block, a multiple of GROUP: a block of a strip stays in L1 */
 
-/* GROUP rows of a strip, element beside element. */
+/* Packs GROUP rows of a strip, interleaved. */
 static inline __attribute__((always_inline)) void NAME(pack_rows)(const SOURCE *restrict from, int64_t step,
                                                                   ELEMENT *restrict to) {
 #if GROUP == 1
@@ -78,7 +79,7 @@ static inline __attribute__((always_inline)) void NAME(pack_rows)(const SOURCE *
 #endif
 }
 
-/* One block of k of a strip, rows of which are contiguous. */
+/* Packs one block of k of a strip whose rows are contiguous in memory; pads up to `filled` steps with zeros. */
 static void NAME(pack_along)(int64_t columns, int64_t steps, int64_t filled, const SOURCE *from, int64_t step,
                              ELEMENT *to) {
     int64_t whole = columns == WIDTH ? steps / GROUP * GROUP : 0;
@@ -93,7 +94,7 @@ static void NAME(pack_along)(int64_t columns, int64_t steps, int64_t filled, con
     }
 }
 
-/* One block of k of a strip, a column at a time, and then turned. */
+/* Packs one block of k of a strip whose columns are contiguous: copies column by column, then transposes. */
 static void NAME(pack_across)(int64_t columns, int64_t steps, int64_t filled, const SOURCE *from, int64_t step,
                               int64_t column, ELEMENT *to) {
     ELEMENT block[WIDTH][NAME(pack_block)] __attribute__((aligned(64)));
@@ -111,14 +112,14 @@ static void NAME(pack_across)(int64_t columns, int64_t steps, int64_t filled, co
     NAME(unit) *out = (void *)to;
     int64_t u = 0;
     for (; u + UNITS <= filled / GROUP; u += UNITS) {
-        for (int64_t j = 0; j < WIDTH; j += UNITS) NAME(turn)(in + j * row + u, row, out + u * WIDTH + j, WIDTH);
+        for (int64_t j = 0; j < WIDTH; j += UNITS) NAME(transpose)(in + j * row + u, row, out + u * WIDTH + j, WIDTH);
     }
     for (; u < filled / GROUP; u++) {
         for (int64_t j = 0; j < WIDTH; j++) out[u * WIDTH + j] = in[j * row + u];
     }
 }
 
-/* Steps begin .. of a strip of `columns` valid columns. */
+/* Packs the block of k that begins at `begin`, of a strip of `columns` valid columns. */
 static void NAME(pack_block_of)(int64_t columns, int64_t depth, int64_t begin, const SOURCE *from, int64_t step,
                                 int64_t column, ELEMENT *to) {
     int64_t filled = (depth + FILL - 1) / FILL * FILL - begin, steps = depth - begin;
@@ -131,7 +132,7 @@ static void NAME(pack_block_of)(int64_t columns, int64_t depth, int64_t begin, c
     }
 }
 
-/* Blocks are taken in the order in which the matrix lies. */
+/* Blocks are packed in the order in which they lie in memory. */
 static void NAME(pack)(int64_t columns, int64_t depth, const void *from, int64_t step, int64_t column, int64_t first,
                        int64_t end, void *to) {
     const SOURCE *source = from;

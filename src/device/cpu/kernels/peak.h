@@ -1,11 +1,11 @@
-/* Multiply-adds from registers, for one type. Included behind kernels/product.h with what that expects, and
+/* The peak rate of multiply-adds on registers, for one type. Included after kernels/product.h with what that expects, and
  *
- *   SUMS      independent sums: as many as keep the units busy and stay in registers
- *   REGISTER  the letter by which inline assembly knows a vector register
- *   SMALL     an operand whose square is small beside 1
+ *   SUMS      number of independent accumulators: enough to keep the units busy, few enough to stay in registers
+ *   REGISTER  inline assembly's constraint of a vector register
+ *   SMALL     an operand whose square is small compared with 1
  *
- * An empty piece of assembly makes an operand look new each time, so that no product is computed ahead. Sums stop growing
- * long before they overflow. */
+ * An empty assembly statement makes the operand appear modified in each iteration, so that the compiler does not hoist products out
+ * of the loop. Sums stop growing long before they overflow. */
 static double NAME(peak)(int64_t repeats) {
     NAME(vector) sums[SUMS];
     OPERAND x = SMALL;

@@ -1,9 +1,10 @@
-/* Vectors of 16 bytes as every compiler of GNU C knows them, and 16 registers for them. */
+/* The portable kernels: vectors of 16 bytes by the vector extensions of GNU C, for 16 registers. */
 #define SET rcvi_kernels_portable
 #define SET_NAME "portable"
 #define SET_WHAT "C, vectors of 16 bytes"
 #define VECTOR_BYTES 16
 #define MAP_BYTES 16
+/* Shape of the register tiles: kernels/product.h. */
 #define ROWS 4
 #define STRIP 2
 #define STRIPS 2

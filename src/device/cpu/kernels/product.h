@@ -1,16 +1,17 @@
-/* Packing and products of one type, from one tile. Included once a type, without a guard on purpose. Expects
+/* Packing and products of one type, from one template of a register tile. Included once a type, without a guard on purpose.
+ * Expects
  *
- *   TYPE          the word that ends every name
- *   SCALAR        an element of c, and of the sums
- *   SOURCE        an element of the matrix that is packed
- *   OPERAND       what one step over k takes: GROUP elements of a row of a, and as many of a column of b
- *   GROUP, FILL   k is packed in groups of GROUP, and filled up with zeros to a multiple of FILL
- *   UNIT_BYTES    of such a group
- *   BYTES         of a vector
- *   STRIP         vectors in a strip of columns (2 or 4), the widest of which a tile takes ROWS rows (4, 6 or 12)
- *   STRIPS, WIDE  strips in a panel; up to WIDE rows (2 or 6) go over all strips of a panel at once
+ *   TYPE          the suffix of all names
+ *   SCALAR        type of an element of c, and of the accumulators
+ *   SOURCE        type of an element of the matrix that is packed
+ *   OPERAND       type of one step over k: GROUP elements of a row of a, and as many of a column of b
+ *   GROUP, FILL   k is packed in groups of GROUP, and padded with zeros to a multiple of FILL
+ *   UNIT_BYTES    bytes of a group
+ *   BYTES         bytes of a vector
+ *   ROWS, STRIP   the register tile: at most ROWS rows (4, 6 or 12) times STRIP vectors of columns (2 or 4; a strip)
+ *   STRIPS, WIDE  strips in a panel; for at most WIDE rows (2 or 6) one tile covers all strips of a panel
  *   MULTIPLY_ADD  (sum, one operand of a, a vector of operands of b)
- *   ROUND         SOURCE to an element of a packed matrix, ELEMENT
+ *   ROUND         SOURCE to ELEMENT, the type of an element of a packed matrix
  *
  * A packed panel is [STRIPS][depth / GROUP][STRIP * LANES columns][GROUP]. */
 
@@ -31,26 +32,26 @@ typedef OPERAND NAME(operand) __attribute__((may_alias));
 
 #ifndef PACK_ONLY
 
-/* ---- tiles ------------------------------------------------------------------------------------------------------- */
+/* ---- register tiles ------------------------------------------------------------------------------------------------------- */
 
-/* Of the last vector's lanes, skip .. valid - 1 are stored; of the others, all. */
+/* Arguments of a microkernel. All lanes of all vectors but the last are stored; of the last one, lanes skip .. valid - 1. */
 typedef struct {
-    int64_t depth; /* in operands */
+    int64_t depth; /* k, in operands */
     const NAME(operand) * a;
-    int64_t a_stride; /* from row to row; where a is transposed, from step to step */
-    int64_t k;        /* steps before these, where a is arranged */
+    int64_t a_stride; /* leading dimension: from row to row, or, where a is transposed, from k to k */
+    int64_t k;        /* number of k before this block, where a is packed */
     const NAME(operand) * b;
-    int64_t b_step, b_strip; /* from step to step, and from a strip to the one beside it */
-    const SCALAR *start;     /* of the sums, or NULL */
+    int64_t b_step, b_strip; /* from k to k, and from a strip to the next */
+    const SCALAR *start;     /* initial values of the sums, or NULL: zeros */
     int64_t start_row;
     SCALAR *c;
     int64_t c_row;
     int skip, valid;
-    const char *next;             /* to be brought near: a line here and one `next_half` bytes on, in each step */
+    const char *next; /* prefetch address: each step prefetches a line here and one next_half bytes further */
     int64_t next_step, next_half; /* bytes */
 } NAME(job);
 
-/* The last vector of each row, between memory and a copy of whole vectors. */
+/* Copy the last, partial vector of each row between memory and a buffer of whole vectors. */
 static __attribute__((noinline)) void NAME(load_part)(const NAME(job) * job, int rows, const SCALAR *c, SCALAR *sums) {
     for (int i = 0; i < rows; i++, c += job->start_row, sums += LANES) {
         for (int l = 0; l < LANES; l++) sums[l] = l >= job->skip && l < job->valid ? c[l] : 0;
@@ -78,8 +79,8 @@ static __attribute__((noinline)) void NAME(store_part)(const NAME(job) * job, in
             }                                                                                                          \
         }                                                                                                              \
     } while (0)
-/* Addresses go on once for several steps, each in one register: every other instruction takes a slot that a
- * multiply-add could have had. */
+/* Advances the addresses once for several steps, each in one register: any other instruction uses an issue slot that a
+ * multiply-add could use. */
 #define ADVANCE_ROWS(group, steps)                                                                                     \
     if (rows > 3 * (group)) {                                                                                          \
         a[group] += (steps)*a_step;                                                                                    \
@@ -95,34 +96,34 @@ static __attribute__((noinline)) void NAME(store_part)(const NAME(job) * job, in
         ADVANCE_ROWS(3, steps)                                                                                         \
     } while (0)
 
-/* Rows spread evenly over as few tiles of at most `most` as can be: `count` of each in turn, the larger ones first. */
+/* Loops over the fewest tiles of at most `most` rows each, of nearly equal size, larger ones first; `count` is the rows of one. */
 #define EACH_TILE(rows, most, count)                                                                                   \
     for (int64_t tiles = ((rows) + (most)-1) / (most), fewer = (rows) / tiles, tile_index = 0, count;                  \
          tile_index < tiles && ((count) = fewer + (tile_index < (rows)-fewer * tiles), true); tile_index++)
 
-/* Rows of a tile are arranged step by step, [depth][rows]; products by lanes have an order of their own. */
+/* Packed a: [tile][depth][rows of the tile]. kernels/product_neon.h has a layout of its own. */
 #if defined(SET_HAS_NEON) && GROUP == 1
-#include "device/cpu/kernels/lanes.h"
+#include "device/cpu/kernels/product_neon.h"
 #else
-#define ARRANGED_ROW 1
-#define ARRANGED_STEP(rows) (rows)
-#define ARRANGED_FILL 1
+#define PACKED_A_ROW 1
+#define PACKED_A_STEP(rows) (rows)
+#define PACKED_A_FILL 1
 #endif
 
-/* c[rows, vectors * LANES]. Everything but the job is known where this is inlined. Rows of a are reached from every
- * third row's address, which leaves registers over. */
+/* The microkernel: c[rows, vectors * LANES]. All arguments but the job are compile-time constants where this is inlined. Rows of a
+ * are addressed relative to every third row, which saves registers. */
 static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * job, const int rows, const int vectors,
                                                              const bool transposed, const bool packed,
-                                                             const bool arranged) {
+                                                             const bool a_packed) {
     NAME(vector) sums[ROWS][STRIP * STRIPS];
-    const int64_t a_row = arranged ? ARRANGED_ROW : transposed ? 1 : job->a_stride;
-    const int64_t a_step = arranged ? ARRANGED_STEP(rows) : transposed ? job->a_stride : 1;
+    const int64_t a_row = a_packed ? PACKED_A_ROW : transposed ? 1 : job->a_stride;
+    const int64_t a_step = a_packed ? PACKED_A_STEP(rows) : transposed ? job->a_stride : 1;
     const int64_t b_step = packed ? WIDTH : job->b_step, b_strip = job->b_strip;
     const NAME(operand) * a[4], *b = job->b;
     const char *next = job->next;
     const int64_t next_step = job->next_step, next_half = job->next_half;
     _Pragma("GCC unroll 16") for (int i = 0; i < rows; i += 3) {
-        a[i / 3] = job->a + (arranged ? job->k * rows : 0) + i * a_row;
+        a[i / 3] = job->a + (a_packed ? job->k * rows : 0) + i * a_row;
     }
     const bool part = job->skip > 0 || job->valid < LANES;
     SCALAR last[ROWS][LANES], *c = job->c;
@@ -144,9 +145,9 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
     (void)next, (void)next_step, (void)next_half;
     int64_t done = job->depth < (transposed ? 2 : LANES) ? 0
                    : transposed                          ? NAME(across)(job, rows, vectors, packed, sums)
-                                                         : NAME(along)(job, rows, vectors, packed, arranged, sums);
+                                                         : NAME(along)(job, rows, vectors, packed, a_packed, sums);
     int64_t left = job->depth - done;
-    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i += 3) a[i / 3] += done * (arranged ? rows : a_step);
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i += 3) a[i / 3] += done * (a_packed ? rows : a_step);
     b += done * b_step;
 #else
     int64_t left = job->depth;
@@ -155,7 +156,7 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
         STEP_OVER_K(1);
         STEP_OVER_K(2);
         STEP_OVER_K(3);
-        if (packed && vectors <= STRIP) { /* few rows leave no time for it */
+        if (packed && vectors <= STRIP) { /* prefetching costs more than it gains where a tile has few rows */
             __builtin_prefetch(next, 0, 2);
             __builtin_prefetch(next + 64, 0, 2);
             __builtin_prefetch(next + next_half, 0, 2);
@@ -178,13 +179,13 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
     if (part) NAME(store_part)(job, rows, job->c + (vectors - 1) * LANES, last[0]);
 }
 
-#define TILE(kind, transposed, packed, arranged, rows, vectors)                                                        \
+#define TILE(kind, transposed, packed, a_packed, rows, vectors)                                                        \
     static __attribute__((noinline)) void NAME(kind##_##rows##_##vectors)(const NAME(job) * job) {                     \
-        NAME(tile)(job, rows, vectors, transposed, packed, arranged);                                                  \
+        NAME(tile)(job, rows, vectors, transposed, packed, a_packed);                                                  \
     }
-#define WIDE_TILE(kind, transposed, packed, arranged, rows)                                                            \
+#define WIDE_TILE(kind, transposed, packed, a_packed, rows)                                                            \
     static __attribute__((noinline)) void NAME(kind##_wide_##rows)(const NAME(job) * job) {                            \
-        NAME(tile)(job, rows, STRIP * STRIPS, transposed, packed, arranged);                                           \
+        NAME(tile)(job, rows, STRIP * STRIPS, transposed, packed, a_packed);                                           \
     }
 #define TILE_NAME(kind, rows, vectors) NAME(kind##_##rows##_##vectors),
 #define WIDE_NAME(kind, rows) NAME(kind##_wide_##rows),
@@ -216,37 +217,37 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
 #endif
 
 typedef struct {
-    void (*tiles[ROWS * STRIP])(const NAME(job) *); /* of r rows and v vectors at (r - 1) * STRIP + v - 1 */
-    void (*wide[WIDE])(const NAME(job) *);          /* of r rows and a whole panel at r - 1 */
-    bool transposed, arranged, plain;               /* a, a, and b as it lies in memory */
+    void (*tiles[ROWS * STRIP])(const NAME(job) *); /* index (r - 1) * STRIP + v - 1: r rows, v vectors */
+    void (*wide[WIDE])(const NAME(job) *);          /* index r - 1: r rows, a whole panel */
+    bool transposed, a_packed, b_unpacked;          /* a is transposed; a is packed; b is not packed */
 } NAME(family);
 
-#define FAMILY(kind, transposed, packed, arranged)                                                                     \
-    EACH_ROW(EACH_VECTOR, TILE, kind, transposed, packed, arranged)                                                    \
-    EACH_WIDE(WIDE_TILE, kind, transposed, packed, arranged)                                                           \
+#define FAMILY(kind, transposed, packed, a_packed)                                                                     \
+    EACH_ROW(EACH_VECTOR, TILE, kind, transposed, packed, a_packed)                                                    \
+    EACH_WIDE(WIDE_TILE, kind, transposed, packed, a_packed)                                                           \
     static const NAME(family) NAME(kind##_family) = {                                                                  \
-        {EACH_ROW(EACH_VECTOR, TILE_NAME, kind)}, {EACH_WIDE(WIDE_NAME, kind)}, transposed, arranged, !(packed)};
+        {EACH_ROW(EACH_VECTOR, TILE_NAME, kind)}, {EACH_WIDE(WIDE_NAME, kind)}, transposed, a_packed, !(packed)};
 
 FAMILY(packed, false, true, false)
 #if GROUP == 1
 FAMILY(transposed, true, true, false)
-FAMILY(plain, false, false, false)
-FAMILY(arranged, false, true, true)
+FAMILY(unpacked, false, false, false)
+FAMILY(a_packed, false, true, true)
 #endif
 
 #if GROUP == 1 && !defined(SET_HAS_NEON)
-/* Rows of a block lie side by side, and steps may be far apart: each is read once for all tiles. */
-static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a, int64_t a_step, void *to) {
-    enum { MUCH = ROWS > 8 ? 8 : 4 };
+/* Rows are adjacent in memory, and k is strided: each k is read once for all tiles. */
+static void NAME(pack_a_transposed)(int64_t rows, int64_t depth, const void *a, int64_t a_step, void *to) {
+    enum { COPIED = ROWS > 8 ? 8 : 4 };
     const SCALAR *from = a;
     for (int64_t k = 0; k < depth; k++, from += a_step) {
         const SCALAR *x = from;
         SCALAR *tile = to;
         EACH_TILE(rows, ROWS, count) {
             SCALAR *out = tile + k * count;
-            if (count >= MUCH) { /* up to twice as many, in two pieces that may overlap */
-                memcpy(out, x, MUCH * sizeof *out);
-                memcpy(out + count - MUCH, x + count - MUCH, MUCH * sizeof *out);
+            if (count >= COPIED) { /* two copies that may overlap: 1 to 2 times COPIED elements */
+                memcpy(out, x, COPIED * sizeof *out);
+                memcpy(out + count - COPIED, x + count - COPIED, COPIED * sizeof *out);
             } else {
                 for (int64_t i = 0; i < count; i++) out[i] = x[i];
             }
@@ -259,8 +260,8 @@ static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a,
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* `vectors` vectors of columns, within a strip or a whole panel, over a block of k. */
-static void NAME(rows)(const NAME(family) * family, NAME(job) job, int64_t a_row, int64_t rows, int vectors) {
+/* Multiplies all rows with `vectors` vectors of columns, within a strip or a whole panel, over a block of k. */
+static void NAME(multiply_rows)(const NAME(family) * family, NAME(job) job, int64_t a_row, int64_t rows, int vectors) {
     int64_t most = vectors > STRIP ? WIDE : ROWS;
     EACH_TILE(rows, most, count) {
         (vectors > STRIP ? family->wide[count - 1] : family->tiles[(count - 1) * STRIP + vectors - 1])(&job);
@@ -271,48 +272,50 @@ static void NAME(rows)(const NAME(family) * family, NAME(job) job, int64_t a_row
     }
 }
 
-/* Of a strip that several tiles of rows use: from L1 where that pays, else from L2. */
+/* Bytes of a block of k of a strip that several tiles of rows read: 128 KB (from L2) with AVX-512, where blocks of k cost more
+ * than they gain (Sapphire Rapids, docs/EXPERIMENTS.md), else 32 KB (from L1). Measure again: `recurve bench --gemm`. */
 #if defined(__AVX512F__)
-enum { NAME(near_bytes) = 131072 };
+enum { NAME(strip_bytes) = 131072 };
 #else
-enum { NAME(near_bytes) = 32768 };
+enum { NAME(strip_bytes) = 32768 };
 #endif
 
-/* The same over all k, block by block where several tiles of rows use a strip. Sums go on where they were, so blocks do
- * not show in their bits. */
-static void NAME(columns)(const NAME(family) * family, const NAME(job) * all, int64_t a_row, int64_t rows,
-                          int vectors) {
+/* As multiply_rows, over all k, in blocks of k where several tiles of rows read a strip. Sums continue from c, so the blocks do not
+ * change the bits. */
+static void NAME(multiply_columns)(const NAME(family) * family, const NAME(job) * all, int64_t a_row, int64_t rows,
+                                   int vectors) {
     NAME(job) job = *all;
     int64_t most = vectors > STRIP ? WIDE : ROWS, left = all->depth;
-    int64_t block = rows <= most ? left : (int64_t)(NAME(near_bytes) / (WIDTH * sizeof(OPERAND)));
+    int64_t block = rows <= most ? left : (int64_t)(NAME(strip_bytes) / (WIDTH * sizeof(OPERAND)));
     bool transposed = family->transposed;
     for (; left > 0; left -= job.depth) {
         job.depth = left < block ? left : block;
-        NAME(rows)(family, job, a_row, rows, vectors);
+        NAME(multiply_rows)(family, job, a_row, rows, vectors);
         job.start = job.c;
         job.start_row = job.c_row;
-        job.a += transposed ? job.depth * job.a_stride : family->arranged ? 0 : job.depth;
+        job.a += transposed ? job.depth * job.a_stride : family->a_packed ? 0 : job.depth;
         job.k += job.depth;
-        job.b += family->plain ? job.depth * job.b_step : job.depth * WIDTH;
+        job.b += family->b_unpacked ? job.depth * job.b_step : job.depth * WIDTH;
         job.next += (rows + most - 1) / most * job.depth * job.next_step;
     }
 }
 
-/* Spreads what is to be brought near evenly over the steps of all tiles. */
-static void NAME(bring_near)(NAME(job) * job, int64_t rows, int64_t columns, const void *panel, const void *next) {
+/* Distributes the prefetch of the next panel evenly over the steps of all tiles. */
+static void NAME(set_prefetch)(NAME(job) * job, int64_t rows, int64_t columns, const void *panel, const void *next) {
     int64_t tiles = (rows + ROWS - 1) / ROWS * ((columns + WIDTH - 1) / WIDTH);
     int64_t half = PANEL * job->depth * (int64_t)sizeof(OPERAND) / 2;
     job->next = next ? next : panel;
     job->next_half = next ? half : 0;
     job->next_step = next ? (half + tiles * job->depth - 1) / (tiles * job->depth) : 0;
 #if defined(SET_HAS_NEON) && GROUP == 1
-    job->next_step *= rows > 2 * ROWS ? 2 : 0; /* one stream instead of two; few rows do best without */
+    job->next_step *=
+        rows > 2 * ROWS ? 2 : 0; /* one prefetch stream instead of two; none for few rows, which run faster without */
 #endif
 }
 
-/* Columns first .. first + columns - 1 of a packed panel. */
-static void NAME(panel)(const NAME(family) * family, NAME(job) * job, int64_t a_row, int64_t rows, int64_t columns,
-                        const NAME(operand) * panel, int64_t first, const void *next) {
+/* Multiplies all rows with columns first .. first + columns - 1 of a packed panel. */
+static void NAME(multiply_panel)(const NAME(family) * family, NAME(job) * job, int64_t a_row, int64_t rows,
+                                 int64_t columns, const NAME(operand) * panel, int64_t first, const void *next) {
     int64_t end = first + columns, strip = job->depth * WIDTH, tiles = (rows + ROWS - 1) / ROWS;
     SCALAR *c = job->c;
     const SCALAR *start = job->start;
@@ -323,16 +326,16 @@ static void NAME(panel)(const NAME(family) * family, NAME(job) * job, int64_t a_
         family->wide[rows - 1](job);
         return;
     }
-    NAME(bring_near)(job, rows, columns, panel, next);
-    for (int64_t j = first, beside; j < end; j = beside) {
-        beside = (j / WIDTH + 1) * WIDTH;
-        int64_t used = (beside < end ? beside : end) - j, vectors = (used + LANES - 1) / LANES;
+    NAME(set_prefetch)(job, rows, columns, panel, next);
+    for (int64_t j = first, next_strip; j < end; j = next_strip) {
+        next_strip = (j / WIDTH + 1) * WIDTH;
+        int64_t used = (next_strip < end ? next_strip : end) - j, vectors = (used + LANES - 1) / LANES;
         job->valid = (int)(used - (vectors - 1) * LANES);
         job->b = panel + j / WIDTH * strip + j % WIDTH;
         job->c = c + j - first;
         job->start = start ? start + j - first : NULL;
-        NAME(columns)(family, job, a_row, rows, (int)vectors);
-        job->next += tiles * job->depth * job->next_step; /* as `columns` did with its copy */
+        NAME(multiply_columns)(family, job, a_row, rows, (int)vectors);
+        job->next += tiles * job->depth * job->next_step; /* as multiply_columns advanced its copy */
     }
 }
 
@@ -348,13 +351,13 @@ static void NAME(product)(int64_t rows, int64_t columns, int64_t depth, const vo
            .c = c,
            .c_row = c_row};
 #if GROUP == 1
-    if (a_row == RCVI_ARRANGED) {
-        int64_t filled = (depth + ARRANGED_FILL - 1) / ARRANGED_FILL * ARRANGED_FILL;
-        NAME(panel)(&NAME(arranged_family), &job, filled, rows, columns, panel, first, next);
+    if (a_row == RCVI_PACKED_A) {
+        int64_t filled = (depth + PACKED_A_FILL - 1) / PACKED_A_FILL * PACKED_A_FILL;
+        NAME(multiply_panel)(&NAME(a_packed_family), &job, filled, rows, columns, panel, first, next);
         return;
     }
 #endif
-    NAME(panel)(&NAME(packed_family), &job, a_row / GROUP, rows, columns, panel, first, next);
+    NAME(multiply_panel)(&NAME(packed_family), &job, a_row / GROUP, rows, columns, panel, first, next);
 }
 
 #if GROUP == 1
@@ -363,10 +366,10 @@ static void NAME(product_transposed)(int64_t rows, int64_t columns, int64_t dept
                                      int64_t c_row, const void *next) {
     NAME(job)
     job = {.depth = depth, .a = a, .a_stride = a_step, .start = start, .start_row = start_row, .c = c, .c_row = c_row};
-    NAME(panel)(&NAME(transposed_family), &job, 1, rows, columns, panel, first, next);
+    NAME(multiply_panel)(&NAME(transposed_family), &job, 1, rows, columns, panel, first, next);
 }
 
-/* Fewer columns than a vector has lanes: b's rows are taken in pieces. */
+/* Fewer columns than a vector has lanes: the rows of b are loaded element by element. */
 static void NAME(narrow_columns)(const NAME(job) * job, int64_t rows, int columns) {
     for (int64_t i = 0; i < rows; i++) {
         NAME(vector) sum = {0};
@@ -381,9 +384,10 @@ static void NAME(narrow_columns)(const NAME(job) * job, int64_t rows, int column
     }
 }
 
-/* The columns that do not fill a vector are the last lanes of one that lies over the columns before them. */
-static void NAME(product_plain)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row,
-                                const void *b, int64_t b_step, bool accumulate, void *c, int64_t c_row) {
+/* The last columns, where they do not fill a vector, are computed by a vector that overlaps the columns before them; only its last
+ * lanes are stored. */
+static void NAME(product_unpacked)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row,
+                                   const void *b, int64_t b_step, bool accumulate, void *c, int64_t c_row) {
     const NAME(operand) *from = b;
     NAME(job)
     job = {.depth = depth,
@@ -407,21 +411,21 @@ static void NAME(product_plain)(int64_t rows, int64_t columns, int64_t depth, co
         job.b = from + j;
         job.c = (SCALAR *)c + j;
         job.start = accumulate ? job.c : NULL;
-        NAME(columns)(&NAME(plain_family), &job, a_row, rows, (int)(count / LANES));
+        NAME(multiply_columns)(&NAME(unpacked_family), &job, a_row, rows, (int)(count / LANES));
     }
     if (j == columns) return;
     job.skip = (int)(LANES - (columns - j));
     job.b = from + columns - LANES;
     job.c = (SCALAR *)c + columns - LANES;
     job.start = accumulate ? job.c : NULL;
-    NAME(columns)(&NAME(plain_family), &job, a_row, rows, 1);
+    NAME(multiply_columns)(&NAME(unpacked_family), &job, a_row, rows, 1);
 }
 #endif
 
 #undef EACH_TILE
-#undef ARRANGED_ROW
-#undef ARRANGED_STEP
-#undef ARRANGED_FILL
+#undef PACKED_A_ROW
+#undef PACKED_A_STEP
+#undef PACKED_A_FILL
 #undef STEP_OVER_K
 #undef ADVANCE_ROWS
 #undef ADVANCE

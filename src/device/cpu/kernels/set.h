@@ -1,14 +1,20 @@
-/* A whole set of kernels from the vector templates. Included once a set. Expects SET (the table's name), SET_NAME,
- * SET_WHAT, VECTOR_BYTES, MAP_BYTES as kernels/map.h describes it, and the shape of the tiles: ROWS, STRIP, STRIPS and WIDE as kernels/product.h describes them;
- * SUMS and REGISTER as kernels/peak.h does. FUSED_FLOAT and FUSED_DOUBLE (sum, number, vector) are said explicitly: left to
- * the compiler, which of two products a sum of them rounds would depend on the code around. FUSED_FLOATS and FUSED_DOUBLES
- * are the same of three vectors; SCAN_VECTORS is how many carries kernel_scan.h keeps in registers. */
+/* Template of a complete set of kernels, from the vector templates. Included once by each set, which defines
+ *
+ *   SET, SET_NAME, SET_WHAT      name of the table, and its name and what strings
+ *   VECTOR_BYTES                 bytes of a vector
+ *   MAP_BYTES                    bytes that an elementwise kernel handles at a time (kernels/map.h)
+ *   ROWS, STRIP, STRIPS, WIDE    shape of the register tiles (kernels/product.h)
+ *   SUMS, REGISTER               accumulators and register constraint of the peak measurement (kernels/peak.h)
+ *   FUSED_FLOAT, FUSED_DOUBLE    (sum, number, vector): a fused multiply-add. It is explicit because a compiler that contracts
+ *                                expressions by itself may round differently depending on the surrounding code.
+ *   FUSED_FLOATS, FUSED_DOUBLES  (sum, vector, vector)
+ *   SCAN_VECTORS                 vectors of carries that scan/kernel_scan.h keeps in registers */
 #include "device/cpu/kernels/kernels.h"
 
 #include <math.h>
 #include <string.h>
 
-/* On ARM a number in a vector register multiplies a whole vector; loading it into all lanes would take a slot of the
+/* On ARM a multiply-add takes one operand from a lane of a vector register; to broadcast it first would use an issue slot of the
  * multiply-add units. */
 #if defined(__aarch64__)
 #define IN_VECTOR_REGISTER(x) __asm__("" : "+w"(x))
@@ -47,7 +53,7 @@
 
 #include "device/cpu/kernels/map.h"
 
-#include "device/cpu/kernels/rows.h"
+#include "device/cpu/kernels/exp_sum.h"
 
 #include "device/cpu/kernels/undefine.h"
 
@@ -91,11 +97,11 @@ EACH_LANE(sqrt, sqrt(x))
 
 #include "device/cpu/kernels/map.h"
 
-#include "device/cpu/kernels/rows.h"
+#include "device/cpu/kernels/exp_sum.h"
 
 #include "device/cpu/kernels/undefine.h"
 
-/* ---- bfloat16: widened to float on the way ------------------------------------------------------------------------- */
+/* ---- bfloat16: operands are widened to float ------------------------------------------------------------------------- */
 
 #define TYPE bfloat16
 #define SCALAR float
@@ -112,7 +118,7 @@ EACH_LANE(sqrt, sqrt(x))
                 float_of_bits((x)&0xffff0000u), (vector_bfloat16)((y)&0xffff0000u))
 #include "device/cpu/kernels/product.h"
 
-#include "device/cpu/kernels/narrow.h"
+#include "device/cpu/kernels/transpose_narrow.h"
 
 #include "device/cpu/kernels/undefine.h"
 
@@ -133,15 +139,15 @@ EACH_LANE(sqrt, sqrt(x))
     }
 #define COLUMNS(size) .panel = STRIPS * STRIP * (VECTOR_BYTES / (size)), .grain = VECTOR_BYTES / (size)
 #if defined(SET_HAS_NEON)
-#define ARRANGE(type) arrange_##type
+#define PACK_A(type) pack_a_##type
 #else
-#define ARRANGE(type) NULL
+#define PACK_A(type) NULL
 #endif
 #define PRODUCTS(type, size)                                                                                           \
     {                                                                                                                  \
         COLUMNS(size), .group = 1, .pack = pack_##type, .product = product_##type,                                     \
-                       .product_transposed = product_transposed_##type, .product_plain = product_plain_##type,         \
-                       .arrange = ARRANGE(type), .arrange_transposed = arrange_transposed_##type                       \
+                       .product_transposed = product_transposed_##type, .product_unpacked = product_unpacked_##type,   \
+                       .pack_a = PACK_A(type), .pack_a_transposed = pack_a_transposed_##type                           \
     }
 
 #define SCANS(type)                                                                                                    \
@@ -161,7 +167,7 @@ const rcvi_kernels SET = {
     .stream_sum = stream_sum,
     .narrow = narrow,
     .narrow_transposed = narrow_transposed,
-    .turn_narrow = turn_narrow,
+    .transpose_narrow = transpose_narrow,
     .widen = widen,
     .peak = {peak_float, peak_double, peak_float},
 };

@@ -1,4 +1,4 @@
-/* Forgets what one type told the templates; no guard on purpose. */
+/* Undefines the macros that define one type of the templates; no guard on purpose. */
 #undef TYPE
 #undef SCALAR
 #undef SOURCE

@@ -2,7 +2,7 @@
 #include "device/cpu/learn/learn.h"
 
 #include "device/cpu/gemm/matmul.h"
-#include "device/cpu/kernels/choice.h"
+#include "device/cpu/kernels/select.h"
 #include "device/cpu/measure.h"
 
 #include <math.h>

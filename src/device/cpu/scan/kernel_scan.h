@@ -122,7 +122,7 @@ INLINE void NAME(fetch)(const ELEMENT *from, int64_t ahead, const int vectors) {
 
 /* ---- columns first .. first + vectors * LANES - 1 of a tile ----------------------------------------------------- */
 
-INLINE void NAME(forward_block)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+INLINE void NAME(forward_block)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
                                 int64_t first, const int vectors, const int part, const bool streamed, CARRY *carry) {
     const int64_t step = stretch->step, b_step = stretch->b_step;
     const ELEMENT *a = (const ELEMENT *)stretch->a + done * step + first;
@@ -167,7 +167,7 @@ INLINE void NAME(backward_step)(const ELEMENT *a, const ELEMENT *dh, const ELEME
 
 /* The step visited last, where the state before it is given. By itself: a block that also knew whether it ends a stretch had to keep that
  * on the stack, and a load from there waited for the streamed stores (by its place in a cache line, so in one process of four). */
-INLINE void NAME(backward_edge)(const rcvi_scan_stretch *stretch, int64_t first, const int vectors, const int part,
+INLINE void NAME(backward_edge)(const rcvi_scan_segment *stretch, int64_t first, const int vectors, const int part,
                                 CARRY *carry) {
     const int64_t done = stretch->steps - 1;
     const ELEMENT *a = (const ELEMENT *)stretch->a + done * stretch->step + first;
@@ -181,7 +181,7 @@ INLINE void NAME(backward_edge)(const rcvi_scan_stretch *stretch, int64_t first,
     EACH NAME(store_carry)(carry + first + v * LANES, c[v], part);
 }
 
-INLINE void NAME(backward_block)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+INLINE void NAME(backward_block)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
                                  int64_t first, const int vectors, const int part, const bool streamed, CARRY *carry) {
     const int64_t step = stretch->step, b_step = stretch->b_step;
     const int64_t da_step = stretch->da_step, db_step = stretch->db_step;
@@ -210,7 +210,7 @@ INLINE void NAME(backward_block)(const rcvi_scan_stretch *stretch, int64_t done,
 
 enum { NAME(FLUSH) = 8 }; /* steps from one flush of the product to the next */
 
-INLINE void NAME(compose_block)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+INLINE void NAME(compose_block)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
                                 int64_t first, const int vectors, const int part, const bool backward,
                                 CARRY *const *sums) {
     const int64_t step = stretch->step, b_step = stretch->b_step;
@@ -259,7 +259,7 @@ INLINE void NAME(compose_block)(const rcvi_scan_stretch *stretch, int64_t done, 
         if (first < columns) BLOCK(first, 1, (int)(columns - first));                                                  \
     } while (0)
 
-static void NAME(forward_tile)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+static void NAME(forward_tile)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
                                CARRY *const *carries) {
     CARRY *carry = carries[0];
 #define STREAMED(first, vectors, part)                                                                                 \
@@ -273,7 +273,7 @@ static void NAME(forward_tile)(const rcvi_scan_stretch *stretch, int64_t done, i
 #undef PLAIN
 }
 
-static void NAME(backward_tile)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+static void NAME(backward_tile)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
                                 CARRY *const *carries) {
     CARRY *carry = carries[0];
 #define STREAMED(first, vectors, part)                                                                                 \
@@ -288,7 +288,7 @@ static void NAME(backward_tile)(const rcvi_scan_stretch *stretch, int64_t done, 
 #undef PLAIN
 }
 
-static void NAME(backward_last)(const rcvi_scan_stretch *stretch, CARRY *carry) {
+static void NAME(backward_last)(const rcvi_scan_segment *stretch, CARRY *carry) {
 #define BLOCK(first, vectors, part) NAME(backward_edge)(stretch, first, vectors, part, carry)
     ALL_COLUMNS(4, BLOCK);
 #undef BLOCK
@@ -297,13 +297,13 @@ static void NAME(backward_last)(const rcvi_scan_stretch *stretch, CARRY *carry) 
 #define BLOCK(first, vectors, part)                                                                                    \
     NAME(compose_block)(stretch, done, steps, ahead, first, vectors, part, BACKWARD, carries)
 #define BACKWARD false
-static void NAME(compose_forward_tile)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+static void NAME(compose_forward_tile)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
                                        CARRY *const *carries) {
     ALL_COLUMNS(SCAN_VECTORS / 2, BLOCK);
 }
 #undef BACKWARD
 #define BACKWARD true
-static void NAME(compose_backward_tile)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+static void NAME(compose_backward_tile)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
                                         CARRY *const *carries) {
     ALL_COLUMNS(SCAN_VECTORS / 2, BLOCK);
 }
@@ -319,8 +319,8 @@ static inline bool NAME(may_stream)(const void *to, int64_t step) {
 }
 
 /* Where one block of registers holds all carries, in one go; else tile by tile, so that all blocks meet what is in a cache. */
-INLINE void NAME(in_tiles)(const rcvi_scan_stretch *stretch, const int vectors,
-                           void (*take)(const rcvi_scan_stretch *, int64_t, int64_t, int64_t, CARRY *const *),
+INLINE void NAME(in_tiles)(const rcvi_scan_segment *stretch, const int vectors,
+                           void (*take)(const rcvi_scan_segment *, int64_t, int64_t, int64_t, CARRY *const *),
                            CARRY *const *carries) {
     const int64_t columns = stretch->columns;
     const bool whole =
@@ -333,14 +333,14 @@ INLINE void NAME(in_tiles)(const rcvi_scan_stretch *stretch, const int vectors,
     if (stretch->streamed) end_stream();
 }
 
-static void NAME(scan_forward)(const rcvi_scan_stretch *stretch, void *carry) {
-    rcvi_scan_stretch whole = *stretch;
+static void NAME(scan_forward)(const rcvi_scan_segment *stretch, void *carry) {
+    rcvi_scan_segment whole = *stretch;
     whole.streamed = stretch->streamed && NAME(may_stream)(stretch->h, stretch->step);
     NAME(in_tiles)(&whole, SCAN_VECTORS, NAME(forward_tile), (CARRY *const[]){carry});
 }
 
-static void NAME(scan_backward)(const rcvi_scan_stretch *stretch, void *carry) {
-    rcvi_scan_stretch whole = *stretch;
+static void NAME(scan_backward)(const rcvi_scan_segment *stretch, void *carry) {
+    rcvi_scan_segment whole = *stretch;
     whole.streamed = stretch->streamed && NAME(may_stream)(stretch->da, stretch->da_step) &&
                      NAME(may_stream)(stretch->db, stretch->db_step);
     if (stretch->before) whole.steps--;
@@ -348,11 +348,11 @@ static void NAME(scan_backward)(const rcvi_scan_stretch *stretch, void *carry) {
     if (stretch->before) NAME(backward_last)(stretch, carry);
 }
 
-static void NAME(compose_forward)(const rcvi_scan_stretch *stretch, void *product, void *carried, void *largest) {
+static void NAME(compose_forward)(const rcvi_scan_segment *stretch, void *product, void *carried, void *largest) {
     NAME(in_tiles)(stretch, SCAN_VECTORS / 2, NAME(compose_forward_tile), (CARRY *const[]){product, carried, largest});
 }
 
-static void NAME(compose_backward)(const rcvi_scan_stretch *stretch, void *product, void *carried, void *largest) {
+static void NAME(compose_backward)(const rcvi_scan_segment *stretch, void *product, void *carried, void *largest) {
     NAME(in_tiles)(stretch, SCAN_VECTORS / 2, NAME(compose_backward_tile), (CARRY *const[]){product, carried, largest});
 }
 

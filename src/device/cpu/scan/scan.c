@@ -1,7 +1,7 @@
 /* Linear recurrences on the CPU: which form, what it needs, and the forms that take one step after the other. */
 #include "device/cpu/scan/scan.h"
 
-#include "device/cpu/kernels/choice.h"
+#include "device/cpu/kernels/select.h"
 #include "device/cpu/measure.h"
 
 #include <string.h>

@@ -52,13 +52,13 @@ static inline bool is_boundary(const rcvi_scan *scan, const rcvi_scan_strip *str
 }
 
 /* Steps first .. end - 1 as the kernels take them. */
-static rcvi_scan_stretch stretch_of(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t first, int64_t end,
+static rcvi_scan_segment stretch_of(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t first, int64_t end,
                                     int member) {
     const rcv_scan_data *data = scan->data;
     const rcv_scan_gradients *gradients = scan->gradients;
     int64_t at = ((scan->ascending ? first : end - 1) * scan->columns + strip->column) * scan->size;
     int64_t column = strip->column * scan->size, step = scan->ascending ? scan->columns : -scan->columns;
-    rcvi_scan_stretch stretch = {.steps = end - first,
+    rcvi_scan_segment stretch = {.steps = end - first,
                                  .columns = strip->column_end - strip->column,
                                  .step = step,
                                  .tile = scan->tile,
@@ -96,7 +96,7 @@ static void start_anew(const rcvi_scan *scan, const rcvi_scan_strip *strip, cons
     memcpy(carry + at, (scan->gradients ? scan->zeros : rcvi_scan_origin(scan)) + at, (size_t)bytes);
 }
 
-static void take(const rcvi_scan *scan, const rcvi_scan_strip *strip, const rcvi_scan_stretch *stretch,
+static void take(const rcvi_scan *scan, const rcvi_scan_strip *strip, const rcvi_scan_segment *stretch,
                  const rcvi_scan_goal *goal) {
     int64_t at = strip->column * scan->carry;
     const rcvi_scan_kernels *inner = scan->inner;
@@ -119,7 +119,7 @@ static void sweep_strip(const rcvi_scan *scan, const rcvi_scan_strip *strip, int
         else if (scan->data->resets)
             for (from = to - 1; from > first && !is_boundary(scan, strip, from);) from--;
         if (is_boundary(scan, strip, scan->ascending ? from : to)) start_anew(scan, strip, goal);
-        rcvi_scan_stretch stretch = stretch_of(scan, strip, from, to, goal->member);
+        rcvi_scan_segment stretch = stretch_of(scan, strip, from, to, goal->member);
         take(scan, strip, &stretch, goal);
         if (scan->ascending)
             first = to;

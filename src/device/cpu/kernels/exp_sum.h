@@ -1,6 +1,6 @@
-/* Whole rows of one type: included behind kernels/map.h, and expects what that does. */
+/* exp_sum of one type: exponentials of a row and their sum, for softmax. Included after kernels/map.h, with what that expects. */
 
-/* to = exp(from - less) of ROW_VECTORS vectors side by side, added to the sums. */
+/* Computes row_vectors vectors of to = exp(from - less), and adds them to the sums. */
 enum { NAME(row_vectors) = 4, NAME(row_elements) = 4 * MAP_BYTES / sizeof(SCALAR) };
 
 static inline void NAME(exp_step)(const SCALAR *from, SCALAR less, SCALAR *to, NAME(map_vector) * sums) {
@@ -28,7 +28,7 @@ static double NAME(exp_sum)(int64_t n, double less, const void *a, void *out) {
         from += NAME(row_elements);
         to += NAME(row_elements);
     }
-    if (left > 0) { /* filled up with what gives zeros */
+    if (left > 0) { /* padded with -infinity, whose exponential is zero */
         for (int i = 0; i < NAME(row_elements); i++) rest[i] = (size_t)i < left ? from[i] : -(SCALAR)INFINITY;
         NAME(exp_step)(rest, (SCALAR)less, rest, sums);
         memcpy(to, rest, left * sizeof(SCALAR));

@@ -1,4 +1,5 @@
-#include "device/cpu/kernels/choice.h"
+/* Selects the set of kernels of a context: by its name, by RECURVE_KERNELS, or the best set. */
+#include "device/cpu/kernels/select.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,6 @@ const rcvi_kernels *rcvi_context_kernels(rcv_context *context) {
 }
 
 const char *rcv_context_kernels(const rcv_context *context) {
-    const rcvi_kernels *kernels = rcvi_context_kernels((rcv_context *)context); /* which it leaves as it is */
+    const rcvi_kernels *kernels = rcvi_context_kernels((rcv_context *)context); /* which is not modified */
     return kernels ? kernels->name : NULL;
 }

@@ -1,8 +1,8 @@
-/* Transposing bfloat16, and rounding to it meanwhile. Included once a set, behind kernels/product.h for bfloat16 in pairs
- * of k, whose units these are. */
+/* Transposition of bfloat16, and of float with rounding to bfloat16. Included once by each set, after kernels/product.h for bfloat16
+ * with groups of two k, whose units (pairs) it moves. */
 
-enum { NARROW_PAIRS = 16, NARROW_ROWS = 256 }; /* of a block, which stays in L1 */
-enum { NARROW_AHEAD = 16 };                    /* k that are brought near before they are needed */
+enum { NARROW_PAIRS = 16, NARROW_ROWS = 256 }; /* pairs of k and rows of a block; a block stays in L1 */
+enum { NARROW_AHEAD = 16 };                    /* prefetch distance, in k */
 
 /* pairs[p, i] = elements 2 p and 2 p + 1 of row i, for `rows` rows; zero from `depth` on. */
 static void narrow_pairs(int64_t rows, int64_t depth, const float *from, int64_t from_row,
@@ -21,7 +21,7 @@ static void narrow_pairs(int64_t rows, int64_t depth, const float *from, int64_t
     }
 }
 
-/* The same of what is bfloat16 already. */
+/* As narrow_pairs, from bfloat16. */
 static void join_pairs(int64_t rows, int64_t depth, const uint16_t *from, int64_t from_row,
                        unit_bfloat16 pairs[][NARROW_ROWS]) {
     for (int64_t k = 0; k < 2 * NARROW_PAIRS; k += 2) {
@@ -38,40 +38,40 @@ static void join_pairs(int64_t rows, int64_t depth, const uint16_t *from, int64_
     }
 }
 
-static void turn_pairs(int64_t rows, unit_bfloat16 pairs[][NARROW_ROWS], unit_bfloat16 *to, int64_t to_row) {
+static void transpose_pairs(int64_t rows, unit_bfloat16 pairs[][NARROW_ROWS], unit_bfloat16 *to, int64_t to_row) {
     int64_t i = 0;
     for (; i + UNITS <= rows; i += UNITS) {
         for (int p = 0; p < NARROW_PAIRS; p += UNITS)
-            turn_bfloat16(&pairs[p][i], NARROW_ROWS, to + i * to_row + p, to_row);
+            transpose_bfloat16(&pairs[p][i], NARROW_ROWS, to + i * to_row + p, to_row);
     }
     for (; i < rows; i++) {
         for (int p = 0; p < NARROW_PAIRS; p++) to[i * to_row + p] = pairs[p][i];
     }
 }
 
-/* From bfloat16 where `ready`, else from float. */
-static inline __attribute__((always_inline)) void transpose(int64_t rows, int64_t depth, const void *from,
-                                                            const bool ready, int64_t from_row, uint16_t *to,
-                                                            int64_t to_row) {
+/* `from` is bfloat16 where is_narrow, else float. */
+static inline __attribute__((always_inline)) void transpose_rows(int64_t rows, int64_t depth, const void *from,
+                                                                 const bool is_narrow, int64_t from_row, uint16_t *to,
+                                                                 int64_t to_row) {
     unit_bfloat16 pairs[NARROW_PAIRS][NARROW_ROWS] __attribute__((aligned(64)));
     for (int64_t row = 0; row < rows; row += NARROW_ROWS) {
         int64_t count = rows - row < NARROW_ROWS ? rows - row : NARROW_ROWS;
         for (int64_t k = 0; k < depth; k += 2 * NARROW_PAIRS) {
-            if (ready)
+            if (is_narrow)
                 join_pairs(count, depth - k, (const uint16_t *)from + k * from_row + row, from_row, pairs);
             else
                 narrow_pairs(count, depth - k, (const float *)from + k * from_row + row, from_row, pairs);
-            turn_pairs(count, pairs, (unit_bfloat16 *)(to + row * to_row + k), to_row / 2);
+            transpose_pairs(count, pairs, (unit_bfloat16 *)(to + row * to_row + k), to_row / 2);
         }
     }
 }
 
 static void narrow_transposed(int64_t rows, int64_t depth, const float *from, int64_t from_row, uint16_t *to,
                               int64_t to_row) {
-    transpose(rows, depth, from, false, from_row, to, to_row);
+    transpose_rows(rows, depth, from, false, from_row, to, to_row);
 }
 
-static void turn_narrow(int64_t rows, int64_t depth, const uint16_t *from, int64_t from_row, uint16_t *to,
-                        int64_t to_row) {
-    transpose(rows, depth, from, true, from_row, to, to_row);
+static void transpose_narrow(int64_t rows, int64_t depth, const uint16_t *from, int64_t from_row, uint16_t *to,
+                             int64_t to_row) {
+    transpose_rows(rows, depth, from, true, from_row, to, to_row);
 }

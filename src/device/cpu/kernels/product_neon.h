@@ -1,8 +1,8 @@
-/* Steps over k on 64-bit ARM, where one lane of a vector multiplies all of another: a is loaded by whole vectors, of
- * several k where a row is contiguous, of several rows where it is transposed. Included by kernels/product.h.
+/* Register tiles of 64-bit ARM, where a multiply-add takes one operand from a lane of a vector register: a is loaded by whole
+ * vectors, of several k where a row is contiguous, of several rows where it is transposed. Included by kernels/product.h.
  *
- * The queues of the multiply-add units are short: a load right in front of its first use is waited for. So a register
- * is loaded again as soon as it was used. Assembly keeps that order, and keeps each sum in its register. */
+ * The queues of the multiply-add units are short: a load just before its first use stalls. So a register is loaded again as soon
+ * as its last use was issued. Inline assembly keeps that order, and keeps each sum in its register. */
 
 #define FUSED_LANE_(sum, y, x, all, one)                                                                               \
     __asm__ volatile("fmla %0" all ", %1" all ", %2" one : "+w"(sum) : "w"(y), "w"(x))
@@ -11,7 +11,7 @@
 #else
 #define FUSED_LANE(sum, y, x, lane) FUSED_LANE_(sum, y, x, ".2d", ".d[" #lane "]")
 #endif
-#define BRING(to, type, from)                                                                                          \
+#define LOAD(to, type, from)                                                                                           \
     do {                                                                                                               \
         (to) = *(const type *)(from);                                                                                  \
         __asm__ volatile("" : "+w"(to));                                                                               \
@@ -22,14 +22,14 @@
         __asm__("" : "+r"(pointer));                                                                                   \
     } while (0)
 
-/* A group of steps takes its vectors of b one after another, and the first ones of the next group: the n-th. */
-#define BRING_COLUMNS(n)                                                                                               \
-    BRING(y[(n) % ahead], NAME(loose_vector),                                                                          \
-          b + (n) / vectors * b_step + (n) % vectors / STRIP * b_strip + (n) % vectors % STRIP * LANES)
-/* All groups but the last, which brings nothing on; lines of the next panel are brought near in between. */
+/* Loads the n-th vector of b of a group of steps; n past the end of the group is a vector of the next group. */
+#define LOAD_B(n)                                                                                                      \
+    LOAD(y[(n) % ahead], NAME(loose_vector),                                                                           \
+         b + (n) / vectors * b_step + (n) % vectors / STRIP * b_strip + (n) % vectors % STRIP * LANES)
+/* Runs all groups of steps. The last group loads nothing for a next one; the next panel is prefetched between groups. */
 #define EACH_GROUP(STEPS, steps)                                                                                       \
     const char *next = job->next;                                                                                      \
-    _Pragma("GCC unroll 8") for (int n = 0; n < ahead; n++) BRING_COLUMNS(n);                                          \
+    _Pragma("GCC unroll 8") for (int n = 0; n < ahead; n++) LOAD_B(n);                                                 \
     for (int64_t left = job->depth / (steps)-1, block; left > 0; left -= block) {                                      \
         block = left < 64 / (steps) ? left : 64 / (steps);                                                             \
         _Pragma("GCC unroll 1") for (int64_t group = block; group > 0; group--) {                                      \
@@ -42,10 +42,10 @@
     }                                                                                                                  \
     STEPS(false)
 
-/* Of what `arrange` makes, where the last steps do not fill a group. */
-#define ARRANGED_ROW LANES
-#define ARRANGED_STEP(rows) 1
-#define ARRANGED_FILL LANES
+/* Strides of packed a, for the last steps that do not fill a group. */
+#define PACKED_A_ROW LANES
+#define PACKED_A_STEP(rows) 1
+#define PACKED_A_FILL LANES
 
 /* ---- rows of a contiguous: LANES steps a group ------------------------------------------------------------------- */
 
@@ -54,16 +54,16 @@
         _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) {                                                       \
             FUSED_LANE(sums[i][v], y[((k)*vectors + v) % ahead], x[i], k);                                             \
             if (!(more) || (k) < LANES - 1 || v < vectors - 1) continue;                                               \
-            if (arranged) {                                                                                            \
-                BRING(x[i], NAME(loose_vector), a[0] + (rows + i) * LANES);                                            \
+            if (a_packed) {                                                                                            \
+                LOAD(x[i], NAME(loose_vector), a[0] + (rows + i) * LANES);                                             \
                 if (i == rows - 1) ADVANCE_ONE(a[0], rows *LANES);                                                     \
             } else {                                                                                                   \
                 ADVANCE_ONE(a[i], LANES);                                                                              \
-                BRING(x[i], NAME(loose_vector), a[i]);                                                                 \
+                LOAD(x[i], NAME(loose_vector), a[i]);                                                                  \
             }                                                                                                          \
         }                                                                                                              \
         const int n = (k)*vectors + v + ahead;                                                                         \
-        if ((more) || n < LANES * vectors) BRING_COLUMNS(n);                                                           \
+        if ((more) || n < LANES * vectors) LOAD_B(n);                                                                  \
     }
 #if UNIT_BYTES == 4
 #define STEPS_ALONG(more) STEP_ALONG(0, more) STEP_ALONG(1, more) STEP_ALONG(2, more) STEP_ALONG(3, more)
@@ -71,25 +71,25 @@
 #define STEPS_ALONG(more) STEP_ALONG(0, more) STEP_ALONG(1, more)
 #endif
 
-/* At least LANES steps; gives the number of steps done. */
+/* Runs whole groups of LANES steps, at least one; returns the number of steps done. */
 static inline __attribute__((always_inline)) int64_t NAME(along)(const NAME(job) * job, const int rows,
                                                                  const int vectors, const bool packed,
-                                                                 const bool arranged,
+                                                                 const bool a_packed,
                                                                  NAME(vector) (*sums)[STRIP * STRIPS]) {
     const int ahead = rows * vectors > 20 || LANES * vectors % 4 ? 2 : 4;
     const int64_t b_step = packed ? WIDTH : job->b_step, b_strip = job->b_strip;
     const NAME(operand) * a[ROWS], *b = job->b;
     NAME(vector) x[ROWS], y[4];
     _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) {
-        a[i] = arranged ? job->a + job->k * rows + i * LANES : job->a + i * job->a_stride;
-        BRING(x[i], NAME(loose_vector), a[i]);
+        a[i] = a_packed ? job->a + job->k * rows + i * LANES : job->a + i * job->a_stride;
+        LOAD(x[i], NAME(loose_vector), a[i]);
     }
     EACH_GROUP(STEPS_ALONG, LANES);
     return job->depth / LANES * LANES;
 }
 
-/* Rows of a as tiles of rows take them: [tile][depth / LANES][rows of the tile][LANES], filled up with zeros. */
-static void NAME(arrange)(int64_t rows, int64_t depth, const void *a, int64_t a_row, void *to) {
+/* Packs rows of a as the tiles read them: [tile][depth / LANES][rows of the tile][LANES], padded with zeros. */
+static void NAME(pack_a)(int64_t rows, int64_t depth, const void *a, int64_t a_row, void *to) {
     const SCALAR *from = a;
     SCALAR *out = to;
     EACH_TILE(rows, ROWS, count) {
@@ -106,9 +106,8 @@ static void NAME(arrange)(int64_t rows, int64_t depth, const void *a, int64_t a_
     }
 }
 
-/* The same of a transposed. Rows of a block lie side by side, and steps may be far apart: each is read once for all
- * tiles. */
-static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a, int64_t a_step, void *to) {
+/* As pack_a, with a transposed. Rows are adjacent in memory, and k is strided: each k is read once for all tiles. */
+static void NAME(pack_a_transposed)(int64_t rows, int64_t depth, const void *a, int64_t a_step, void *to) {
     int64_t filled = (depth + LANES - 1) / LANES * LANES;
     for (int64_t k = 0; k < depth; k += LANES) {
         const SCALAR *from = (const SCALAR *)a + k * a_step;
@@ -118,8 +117,8 @@ static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a,
             SCALAR *out = tile + k * count;
             if (lanes == LANES && count >= LANES) {
                 for (int64_t i = 0; i < count; i += LANES) {
-                    int64_t row = i < count - LANES ? i : count - LANES; /* the last may lie over those before */
-                    NAME(turn)((const void *)(from + row), a_step, (void *)(out + row * LANES), LANES);
+                    int64_t row = i < count - LANES ? i : count - LANES; /* the last block may overlap the one before */
+                    NAME(transpose)((const void *)(from + row), a_step, (void *)(out + row * LANES), LANES);
                 }
             } else {
                 for (int64_t i = 0; i < count * LANES; i++)
@@ -135,14 +134,14 @@ static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a,
 
 typedef double NAME(pair) __attribute__((aligned(sizeof(SCALAR)), may_alias));
 
-/* Rows are whole vectors, and what is left: of floats up to three, of doubles one. */
-#define BRING_ROWS(p)                                                                                                  \
+/* Loads the rows of one k: whole vectors, and the rest, up to three floats or one double. */
+#define LOAD_A(p)                                                                                                      \
     do {                                                                                                               \
         _Pragma("GCC unroll 8") for (int i = 0; i < rows / LANES; i++) {                                               \
-            BRING(x[p][i], NAME(loose_vector), a + i * LANES);                                                         \
+            LOAD(x[p][i], NAME(loose_vector), a + i * LANES);                                                          \
         }                                                                                                              \
-        if (rows % LANES & 2) BRING(two[p], NAME(pair), (const void *)(a + rows / LANES * LANES));                     \
-        if (rows & 1) BRING(one[p], SCALAR, a + rows - 1);                                                             \
+        if (rows % LANES & 2) LOAD(two[p], NAME(pair), (const void *)(a + rows / LANES * LANES));                      \
+        if (rows & 1) LOAD(one[p], SCALAR, a + rows - 1);                                                              \
     } while (0)
 #if UNIT_BYTES == 4
 #define FUSED_ROW(sum, y, p, i)                                                                                        \
@@ -166,18 +165,18 @@ typedef double NAME(pair) __attribute__((aligned(sizeof(SCALAR)), may_alias));
 #define STEP_ACROSS(k, more)                                                                                           \
     if ((k) == 0 || (more)) {                                                                                          \
         ADVANCE_ONE(a, job->a_stride);                                                                                 \
-        BRING_ROWS(1 - (k));                                                                                           \
+        LOAD_A(1 - (k));                                                                                               \
     }                                                                                                                  \
     _Pragma("GCC unroll 8") for (int v = 0; v < vectors; v++) {                                                        \
         _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) {                                                       \
             FUSED_ROW(sums[i][v], y[((k)*vectors + v) % ahead], k, i)                                                  \
         }                                                                                                              \
         const int n = (k)*vectors + v + ahead;                                                                         \
-        if ((more) || n < 2 * vectors) BRING_COLUMNS(n);                                                               \
+        if ((more) || n < 2 * vectors) LOAD_B(n);                                                                      \
     }
 #define STEPS_ACROSS(more) STEP_ACROSS(0, more) STEP_ACROSS(1, more)
 
-/* At least two steps; gives the number of steps done. */
+/* Runs pairs of steps, at least one pair; returns the number of steps done. */
 static inline __attribute__((always_inline)) int64_t NAME(across)(const NAME(job) * job, const int rows,
                                                                   const int vectors, const bool packed,
                                                                   NAME(vector) (*sums)[STRIP * STRIPS]) {
@@ -188,20 +187,20 @@ static inline __attribute__((always_inline)) int64_t NAME(across)(const NAME(job
     NAME(pair) two[2];
     SCALAR one[2];
     (void)two, (void)one;
-    BRING_ROWS(0);
+    LOAD_A(0);
     EACH_GROUP(STEPS_ACROSS, 2);
     return job->depth / 2 * 2;
 }
 
 #undef FUSED_LANE_
 #undef FUSED_LANE
-#undef BRING
+#undef LOAD
 #undef ADVANCE_ONE
-#undef BRING_COLUMNS
+#undef LOAD_B
 #undef EACH_GROUP
 #undef STEP_ALONG
 #undef STEPS_ALONG
-#undef BRING_ROWS
+#undef LOAD_A
 #undef FUSED_ROW
 #undef STEP_ACROSS
 #undef STEPS_ACROSS
