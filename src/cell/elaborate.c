@@ -94,7 +94,7 @@ static rcv_status size_of(rcvi_checker *c, const rcvi_expr *e, int *size) {
 
 /* ---- top-down: values ---- */
 
-static rcv_status build(builder *b, const rcvi_expr *e, int want, int *value);
+static rcv_status build(builder *b, const rcvi_expr *e, int expected, int *value);
 
 /* Builds an operand whose size does not come from the context. */
 static rcv_status build_operand(builder *b, const rcvi_expr *e, int *value) {
@@ -133,7 +133,7 @@ static rcvi_param new_param(const builder *b, const rcvi_symbol *s, int rows, in
                         .initial = s->initial};
 }
 
-static rcv_status build_matrix(builder *b, const rcvi_expr *e, int want, int *value) {
+static rcv_status build_matrix(builder *b, const rcvi_expr *e, int expected, int *value) {
     rcvi_symbol *s = rcvi_find_symbol(b->c, e->name);
     s->used = true;
     int argument = RCVI_NONE, param = RCVI_NONE, columns = 0;
@@ -144,18 +144,18 @@ static rcv_status build_matrix(builder *b, const rcvi_expr *e, int want, int *va
         return rcvi_syntax_error(b->c->ast, e->left->position,
                                  "the matrix '%s' multiplies a number; write a product with '*'", e->name);
     }
-    rcvi_param wanted = new_param(b, s, want < 0 ? RCVI_SIZE_HIDDEN : want, columns);
+    rcvi_param wanted = new_param(b, s, expected < 0 ? RCVI_SIZE_HIDDEN : expected, columns);
     RCVI_TRY(find_param(b, e->position, &wanted, &param));
     *value = rcvi_graph_matrix(b->c->graph, RCVI_MATRIX, param, argument);
     return RCV_OK;
 }
 
-static rcv_status build_shortcut(builder *b, const rcvi_expr *e, int want, int *value) {
+static rcv_status build_shortcut(builder *b, const rcvi_expr *e, int expected, int *value) {
     static const rcvi_symbol shortcut = {.name = "shortcut", .stored = "weight_shortcut"};
     int argument = RCVI_NONE, param = RCVI_NONE;
     RCVI_TRY(build_operand(b, e->left, &argument));
     if (argument == RCVI_NONE) return RCV_NO_MEMORY;
-    int columns = b->c->graph->values[argument].size, rows = want < 0 ? RCVI_SIZE_HIDDEN : want;
+    int columns = b->c->graph->values[argument].size, rows = expected < 0 ? RCVI_SIZE_HIDDEN : expected;
     if (columns == RCVI_SIZE_ANY || columns == RCVI_SIZE_ONE || columns == rows) {
         *value = argument;
         return RCV_OK;
@@ -181,24 +181,24 @@ static int layernorm(rcvi_graph *graph, int argument) {
     return rcvi_graph_apply(graph, RCVI_DIVIDE, centred, deviation);
 }
 
-static rcv_status build_call(builder *b, const rcvi_expr *e, int want, int *value) {
+static rcv_status build_call(builder *b, const rcvi_expr *e, int expected, int *value) {
     rcvi_graph *graph = b->c->graph;
     int left = RCVI_NONE, right = RCVI_NONE;
-    if (!strcmp(e->name, "shortcut")) return build_shortcut(b, e, want, value);
+    if (!strcmp(e->name, "shortcut")) return build_shortcut(b, e, expected, value);
     if (!strcmp(e->name, "sum") || !strcmp(e->name, "mean")) {
         RCVI_TRY(build_operand(b, e->left, &left));
         *value = !strcmp(e->name, "sum") ? rcvi_graph_sum(graph, left) : mean(graph, left);
         return RCV_OK;
     }
-    RCVI_TRY(build(b, e->left, want, &left));
-    if (e->right) RCVI_TRY(build(b, e->right, want, &right));
+    RCVI_TRY(build(b, e->left, expected, &left));
+    if (e->right) RCVI_TRY(build(b, e->right, expected, &right));
     *value = !strcmp(e->name, "layernorm")
                  ? layernorm(graph, left)
                  : rcvi_graph_apply(graph, (rcvi_operation)rcvi_find_function(e->name), left, right);
     return RCV_OK;
 }
 
-static rcv_status build_name(builder *b, const rcvi_expr *e, int want, int *value) {
+static rcv_status build_name(builder *b, const rcvi_expr *e, int expected, int *value) {
     rcvi_checker *c = b->c;
     int state = rcvi_find_state(c, e->name), equation = rcvi_find_equation(c, e->name, false), param = RCVI_NONE;
     if (state != RCVI_NONE) {
@@ -210,7 +210,7 @@ static rcv_status build_name(builder *b, const rcvi_expr *e, int want, int *valu
     } else {
         rcvi_symbol *s = rcvi_find_symbol(c, e->name);
         s->used = true;
-        rcvi_param wanted = new_param(b, s, want < 0 ? RCVI_SIZE_HIDDEN : want, RCVI_SIZE_ONE);
+        rcvi_param wanted = new_param(b, s, expected < 0 ? RCVI_SIZE_HIDDEN : expected, RCVI_SIZE_ONE);
         RCVI_TRY(find_param(b, e->position, &wanted, &param));
         *value = rcvi_graph_vector(c->graph, param);
     }
@@ -223,25 +223,25 @@ static int lag_value(const rcvi_checker *c, const rcvi_expr *e) {
     return c->graph->states[info->lag_states + e->lag - 1].value;
 }
 
-static rcv_status build(builder *b, const rcvi_expr *e, int want, int *value) {
+static rcv_status build(builder *b, const rcvi_expr *e, int expected, int *value) {
     static const char operators[] = "+-*/";
     static const rcvi_operation operations[] = {RCVI_ADD, RCVI_SUBTRACT, RCVI_MULTIPLY, RCVI_DIVIDE};
     rcvi_graph *graph = b->c->graph;
     int left = RCVI_NONE, right = RCVI_NONE;
     switch (e->kind) {
     case RCVI_EXPR_NUMBER: *value = rcvi_graph_number(graph, e->number); break;
-    case RCVI_EXPR_NAME: RCVI_TRY(build_name(b, e, want, value)); break;
+    case RCVI_EXPR_NAME: RCVI_TRY(build_name(b, e, expected, value)); break;
     case RCVI_EXPR_NEXT: *value = b->c->info[rcvi_find_equation(b->c, e->name, true)].value; break;
     case RCVI_EXPR_LAG: *value = lag_value(b->c, e); break;
-    case RCVI_EXPR_APPLY: RCVI_TRY(build_matrix(b, e, want, value)); break;
-    case RCVI_EXPR_CALL: RCVI_TRY(build_call(b, e, want, value)); break;
+    case RCVI_EXPR_APPLY: RCVI_TRY(build_matrix(b, e, expected, value)); break;
+    case RCVI_EXPR_CALL: RCVI_TRY(build_call(b, e, expected, value)); break;
     case RCVI_EXPR_NEGATE:
-        RCVI_TRY(build(b, e->left, want, &left));
+        RCVI_TRY(build(b, e->left, expected, &left));
         *value = rcvi_graph_apply(graph, RCVI_NEGATE, left, RCVI_NONE);
         break;
     case RCVI_EXPR_BINARY:
-        RCVI_TRY(build(b, e->left, want, &left));
-        RCVI_TRY(build(b, e->right, want, &right));
+        RCVI_TRY(build(b, e->left, expected, &left));
+        RCVI_TRY(build(b, e->right, expected, &right));
         *value = rcvi_graph_apply(graph, operations[strchr(operators, e->operator) - operators], left, right);
         break;
     }
@@ -264,7 +264,7 @@ static rcv_status equation_size(rcvi_checker *c, int equation, int *size) {
         }
     }
     if (declared != OPEN && below >= 0 && below != declared && below != RCVI_SIZE_ONE) {
-        return rcvi_syntax_error(c->ast, value->position, "this has size '%s' where '%s' is wanted",
+        return rcvi_syntax_error(c->ast, value->position, "this has size '%s' but '%s' is expected",
                                  size_name(c, below), size_name(c, declared));
     }
     *size = declared != OPEN ? declared : below == OPEN ? RCVI_SIZE_HIDDEN : below;

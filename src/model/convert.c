@@ -102,7 +102,7 @@ rcv_status rcv_tensor_convert(const rcv_tensor *tensor, rcv_dtype dtype, size_t 
     if (from == 0 || to == 0)
         return rcvi_fail(RCV_INVALID, "tensor %s cannot be converted from or to an unknown dtype", shown);
     if (count > SIZE_MAX / from || tensor->bytes != count * from)
-        return rcvi_fail(RCV_INVALID, "tensor %s has %zu elements where %zu are wanted", shown, tensor->bytes / from,
+        return rcvi_fail(RCV_INVALID, "tensor %s has %zu elements; %zu are expected", shown, tensor->bytes / from,
                          count);
     if (count == 0) return RCV_OK;
     if (!tensor->data) return rcvi_fail(RCV_INVALID, "tensor %s has no data", shown);

@@ -195,7 +195,7 @@ int64_t rcvi_state_offset(const rcv_net *net, size_t state, int64_t layer, int64
     return offset;
 }
 
-int64_t rcvi_lead_end(const rcv_net *net) {
+int64_t rcvi_first_layer_split(const rcv_net *net) {
     int64_t all = rcvi_layer_start(net, 1), best = 0;
     for (size_t i = 0; i < rcv_net_parameter_count(net) && best < all; i++) {
         const rcv_parameter *p = rcv_net_parameter(net, i);

@@ -61,7 +61,7 @@ static inline int64_t rcvi_layer_start(const rcv_net *net, int64_t layer) {
 /* The first layer's gradients are the last that the backward pass computes, so no computation overlaps with their all-reduce. They are
  * reduced in two parts: the first part ends at the parameter boundary nearest to the layer's middle, which this returns. It
  * may be the layer's end. */
-int64_t rcvi_lead_end(const rcv_net *net);
+int64_t rcvi_first_layer_split(const rcv_net *net);
 
 /* Offset of the block of (layer, direction) in a tensor of this state, in elements for batch 1. */
 int64_t rcvi_state_offset(const rcv_net *net, size_t state, int64_t layer, int64_t direction);

@@ -7,7 +7,7 @@
 /* The signal step of a layer; `signal` = layers: of the first parameters of the first layer. */
 static rcvi_step step_of(const rcvi_program *program, int gradients, int64_t signal) {
     int64_t layer = signal < program->net->options.layers ? signal : 0, start = rcvi_layer_start(program->net, layer);
-    int64_t end = layer == signal ? rcvi_layer_start(program->net, layer + 1) : rcvi_lead_end(program->net);
+    int64_t end = layer == signal ? rcvi_layer_start(program->net, layer + 1) : rcvi_first_layer_split(program->net);
     int64_t count = end - start;
     return (rcvi_step){.kind = RCVI_STEP_COMMUNICATE,
                        .communicate.signal = signal,

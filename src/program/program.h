@@ -281,7 +281,7 @@ bool rcvi_step_is_deferrable(const rcvi_program *program, const rcvi_step *step)
 struct rcvi_access;
 
 /* Where the options have signals: inserts a signal step after the last step that writes to the gradients of a layer's parameters; and one for
- * the first parameters of the first layer (rcvi_lead_end). */
+ * the first parameters of the first layer (rcvi_first_layer_split). */
 void rcvi_program_communicate(rcvi_program *program);
 
 /* In plans of a 16-bit type, makes activations of the buffers of reals that may be rounded, where every step that touches them

@@ -41,7 +41,7 @@ typedef struct {
 } rcvi_cost_problem;
 
 /* `alone`, if not NULL: the seconds while all others of `together` (not NULL then) are idle. `ready`, if not NULL, [count + 1]: the fraction of a
- * backward pass after which gradients are complete, of the lead of the first layer (rcvi_lead_end) and of each layer. `plan`, if
+ * backward pass after which gradients are complete, of the lead of the first layer (rcvi_first_layer_split) and of each layer. `plan`, if
  * not NULL: the string of the chosen plan, for rcvi_free. */
 rcv_status rcvi_costs_measure(const rcvi_workload *workload, const rcvi_cost_problem *problem,
                               rcvi_stage_seconds *seconds, rcvi_stage_seconds *alone, double *ready, char **plan);

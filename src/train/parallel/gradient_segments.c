@@ -13,7 +13,7 @@ rcvi_gradient_segment *rcvi_gradient_segments_new(const rcv_learner *l, bool spa
     if (!segments) return NULL;
     if (l->has_head && matrix) *at++ = (rcvi_gradient_segment){l->weight_offset, matrix, layers + 1 + RCVI_AFTER_HEAD};
     if (l->has_head) *at++ = (rcvi_gradient_segment){l->bias_offset, l->shape.outputs, layers + 1 + RCVI_AFTER_HEAD};
-    int64_t lead = rcvi_lead_end(l->slice);
+    int64_t lead = rcvi_first_layer_split(l->slice);
     for (int i = layers - 1; i >= 0; i--) {
         int64_t start = i ? rcvi_layer_start(l->slice, i) : lead, end = rcvi_layer_start(l->slice, i + 1);
         if (i == 0 && lead) *at++ = (rcvi_gradient_segment){l->slice_offset, lead, layers};

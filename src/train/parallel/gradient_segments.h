@@ -11,7 +11,7 @@ typedef enum { RCVI_AFTER_HEAD, RCVI_AFTER_INPUTS } rcvi_segment_event;
 typedef struct {
     int64_t first, count; /* elements of the parameters */
     /* The event that completes it: the number of a layer among those that are here; the number of these layers: the lead of the first
-     * layer (rcvi_lead_end); that number + 1 + rcvi_segment_event. */
+     * layer (rcvi_first_layer_split); that number + 1 + rcvi_segment_event. */
     int event;
 } rcvi_gradient_segment;
 

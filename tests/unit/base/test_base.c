@@ -75,7 +75,7 @@ static void memory(void **state) {
         array[i] = (int)i;
     }
     for (int i = 0; i < 1000; i++) assert_int_equal(array[i], i);
-    /* A growth that fails changes nothing. */
+    /* rcvi_grow() that fails changes nothing. */
     int *before = array;
     size_t capacity_before = capacity;
     counting.fail_at = 1;
@@ -104,7 +104,7 @@ static void texts(void **state) {
     assert_int_equal(strlen(taken), 10 * 2 + 90 * 3 + 3);
     assert_string_equal(taken + 287, "99,end");
     rcv_text_free(context, taken);
-    /* A failure on the way is told at the end. */
+    /* An earlier failure is reported at the end. */
     counting.fail_at = 2;
     for (int i = 0; i < 100; i++) rcvi_text_add(&text, "%d,", i);
     check_fails(rcvi_text_take(&text, &taken), RCV_NO_MEMORY, "no memory");
@@ -160,7 +160,7 @@ static void files(void **state) {
     assert_null(bytes);
     check_ok(rcvi_read_file(context, path, 300004, &bytes, &length));
     rcvi_free(context, bytes);
-    /* A shorter file replaces it whole. */
+    /* A shorter file replaces all of it. */
     check_ok(rcvi_write_file(context, path, pieces, 1));
     check_ok(rcvi_read_file(context, path, 100, &bytes, &length));
     assert_int_equal(length, 4);

@@ -1,5 +1,6 @@
-/* A child of fork() in a parent whose plans, products and scans have threads: the parent's objects work on in it, with threads of its own, and
- * are freed; a new context plans and computes; what cannot work says so. An alarm ends a child that waits for threads that are not there. */
+/* fork() in a process whose plans, products and scans have threads. In the child the objects of the parent still work, with new threads, and can be
+ * freed; a new context plans and computes; calls that cannot work fail with a message. An alarm ends a child that waits for threads that do not
+ * exist. */
 #define _GNU_SOURCE
 #include "probe.h"
 #include "recurve_bench.h"
@@ -83,7 +84,7 @@ static void close_work(work *w) {
     rcv_context_free(w->context);
 }
 
-/* Runs `body` in a child, which answers 0 where all is right; the child may not take longer than the alarm. */
+/* Runs `body` in a child, which exits with 0 on success; an alarm limits its time. */
 static void in_child(int (*body)(void *), void *user) {
     fflush(NULL);
     pid_t child = fork();
@@ -112,7 +113,7 @@ static int repeat(void *user) {
     }
     free(y);
     free(gradient);
-    close_work(w); /* with threads of the child's own, or with the parent's */
+    close_work(w); /* with threads of the child, or of the parent */
     return 0;
 }
 
@@ -141,7 +142,7 @@ static int plan_anew(void *user) {
     return 0;
 }
 
-/* A child of the child is no other thing. */
+/* A child of a child works in the same way. */
 static int fork_again(void *user) {
     work *w = user;
     if (compute(w)) return 1;
@@ -160,7 +161,7 @@ static void test_plans(void **state) {
         open_work(&w, schedules[i]);
         check_ok(compute(&w));
         for (size_t k = 0; k < sizeof bodies / sizeof *bodies; k++) in_child(bodies[k], &w);
-        check_ok(compute(&w)); /* the parent's threads are as they were */
+        check_ok(compute(&w)); /* the threads of the parent still work */
         close_work(&w);
     }
 }
@@ -171,11 +172,11 @@ static int refuses(void *user) {
     work *w = user;
     if (compute(w) != RCV_UNSUPPORTED) return 1;
     if (!strstr(rcv_message(), "oneDNN has one thread in a child of fork()")) return 2;
-    if (plan_anew(w)) return 3; /* the planner does without */
+    if (plan_anew(w)) return 3; /* the planner does not use oneDNN then */
     rcv_plan *plan = NULL;
     const rcv_plan_options alone = RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .training = true,
                                             .schedule = "vendor", .threads = 1);
-    if (rcv_plan_new(w->net, &alone, &plan)) return 4; /* one thread is none of OpenMP's */
+    if (rcv_plan_new(w->net, &alone, &plan)) return 4; /* with one thread OpenMP starts none */
     rcv_run_free(w->run);
     rcv_plan_free(w->plan);
     w->plan = plan;

@@ -1,4 +1,4 @@
-/* Text of files on its way to a terminal, limits of what is read, and which caches are believed. */
+/* Escaping of untrusted text, limits of files, and trust of cache files. */
 #define _XOPEN_SOURCE 700
 
 #include "test.h"
@@ -31,9 +31,9 @@ static void test_escape(void **unused) {
          "\\x9b31m"}, /* and as a byte */
         {"\xe2\x80\xae"
          "abc\xe2\x81\xa6",
-         "\\u{202e}abc\\u{2066}"}, /* turned around */
+         "\\u{202e}abc\\u{2066}"}, /* direction overrides */
         {"\xef\xbb\xbf\xe2\x80\x8f\xe2\x80\xa8", "\\u{feff}\\u{200f}\\u{2028}"},
-        {"\xe2\x80\x8c\xe2\x80\x8d", "\xe2\x80\x8c\xe2\x80\x8d"}, /* joiners are letters' */
+        {"\xe2\x80\x8c\xe2\x80\x8d", "\xe2\x80\x8c\xe2\x80\x8d"}, /* joiners are not escaped */
         {"\xc3", "\\xc3"},                                        /* cut off */
         {"\xc0\x9b\xed\xa0\x80", "\\xc0\\x9b\\xed\\xa0\\x80"},    /* overlong, a surrogate */
         {"", ""},
@@ -44,11 +44,11 @@ static void test_escape(void **unused) {
     check_escaped("a\nb\t\x1b", 5, "\n\t", "a\nb\t\\x1b");
     char small[6];
     assert_int_equal(rcv_escape("ab\x1b", 3, NULL, small, sizeof small), 6);
-    assert_string_equal(small, "ab"); /* nothing is cut in the middle */
+    assert_string_equal(small, "ab"); /* truncated only between characters */
     assert_int_equal(rcv_escape("\x1b", 1, NULL, NULL, 0), 4);
 }
 
-/* No byte of three in a row that a terminal acts on is left, whatever the three are. */
+/* For all sequences of three bytes, the escaped text has no byte that controls a terminal. */
 static void test_every_sequence(void **unused) {
     (void)unused;
     size_t seen = 0;
@@ -82,7 +82,7 @@ static void test_messages(void **unused) {
     test_context_end(&counting, context);
 }
 
-/* What has no end is read up to a limit, and pipes and devices are no tensors. */
+/* Endless files are read up to a limit; pipes and devices are refused as tensor files. */
 static void test_endless(void **unused) {
     (void)unused;
     test_allocator counting;
@@ -101,11 +101,11 @@ static void test_endless(void **unused) {
     check_fails(rcv_data_open(context, "/dev/zero", NULL, &data), RCV_IO, "a pipe or a device");
     char pipe[512];
     snprintf(pipe, sizeof pipe, "%s", path_in("pipe"));
-    assert_int_equal(mkfifo(pipe, 0600), 0); /* nobody writes it */
+    assert_int_equal(mkfifo(pipe, 0600), 0); /* it has no writer */
     check_fails(rcv_tensors_load(context, pipe, &tensors), RCV_IO, "a pipe or a device");
     check_fails(rcv_data_open(context, pipe, NULL, &data), RCV_IO, "a pipe or a device");
     unlink(pipe);
-    /* A file that only claims its size takes neither memory nor time. */
+    /* A sparse file of a huge size costs neither memory nor time. */
     const char header[] =
         "{\"a\":{\"dtype\":\"U8\",\"shape\":[1125899906842624],\"data_offsets\":[0,1125899906842624]}}";
     FILE *file = fopen(path_in("sparse"), "wb");
@@ -120,7 +120,7 @@ static void test_endless(void **unused) {
     test_context_end(&counting, context);
 }
 
-/* ---- whose cache it is ---- */
+/* ---- trust of cache files ---- */
 
 static bool is_trusted(rcv_context *context, const char *path) {
     int file;
@@ -154,20 +154,20 @@ static void test_trust(void **unused) {
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(symlink(path, link), 0);
     int opened;
-    check_ok(rcvi_open_trusted(context, link, &opened)); /* as if it were not there */
+    check_ok(rcvi_open_trusted(context, link, &opened)); /* a link is ignored, as if there were no file */
     assert_int_equal(opened, -1);
     unlink(link);
     assert_int_equal(mkfifo(link, 0600), 0);
     assert_false(is_trusted(context, link));
     unlink(link);
-    /* Of another user: in a folder that only this one writes, and in others. */
+    /* A file of another user, in a folder that only that user can write, and in other folders. */
     if (geteuid() == 0) {
         char folder[512], inside[600];
         snprintf(folder, sizeof folder, "%s", path_in("folder"));
         snprintf(inside, sizeof inside, "%s/cache", folder);
         assert_int_equal(mkdir(folder, 0700) | rename(path, inside), 0);
         assert_int_equal(chown(inside, 12345, 12345), 0);
-        assert_false(is_trusted(context, inside)); /* the folder is not theirs */
+        assert_false(is_trusted(context, inside)); /* the folder has another owner */
         assert_non_null(strstr(rcv_message(), "another user (12345)"));
         assert_int_equal(chown(folder, 12345, 12345), 0);
         assert_true(is_trusted(context, inside));

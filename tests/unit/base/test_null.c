@@ -1,5 +1,5 @@
-/* NULL for a required argument: RCV_INVALID, and the sentence has the argument's name as recurve.h gives it. The table has every
- * function of recurve.h that returns a status, and every pointer of each as required or optional, which the header itself is asked. */
+/* NULL for a required argument gives RCV_INVALID and a message with the name of the argument in recurve.h. The table has every function of recurve.h
+ * that returns a status, and each of its pointers as required or optional; the test compares it with the header. */
 #include "recurve_bench.h"
 #include "recurve_distributed.h"
 #include "scratch.h"
@@ -305,7 +305,7 @@ static void test_null(void **state) {
     close_objects(&o, &s);
 }
 
-/* ---- the header: is the table whole? ---- */
+/* ---- the table is complete: comparison with the headers ---- */
 
 /* All public headers, one after the other, without comments. */
 static char *read_headers(void) {
@@ -355,7 +355,7 @@ static bool read_parameter(const char *begin, const char *end, char name[64]) {
     return star != NULL;
 }
 
-/* Checks the parameters from `at`, behind the opening bracket; answers how many are pointers. */
+/* Checks the parameters from `at`, after the opening parenthesis; returns how many are pointers. */
 static int check_parameters(const entry *e, const char *at) {
     int pointers = 0;
     for (int depth = 1; depth > 0;) {

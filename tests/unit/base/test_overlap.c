@@ -6,7 +6,7 @@
 enum { STEPS = 4, BATCH = 3, SIZE = 6, LAYERS = 2, STATES = 2 };
 enum { ROWS = STEPS * BATCH * SIZE, STATE = LAYERS * BATCH * SIZE };
 
-/* Places in one block of memory, so far apart that an array moved onto another one meets no third. */
+/* Arrays in one block of memory, with gaps: an array moved onto another does not overlap a third. */
 typedef struct {
     int64_t elements; /* of parameters */
     float *block;
@@ -111,7 +111,7 @@ static const field forward_fields[] = {
     FIELD("restart.h", restart[0], STATE * sizeof(float), false),
     FIELD("restart.c", restart[1], STATE * sizeof(float), false),
 };
-/* Of the forward call those that are read again, which are as they were. */
+/* Arrays of the forward call that the backward call reads; they must not change. */
 static const field backward_fields[] = {
     FIELD("dx", dx, ROWS * sizeof(float), true),
     FIELD("dparameters", dparameters, 0, true),
@@ -192,7 +192,7 @@ static void test_pairs(void **state) {
                        "rcv_run_backward");
     printf("%d pairs\n", pairs);
     assert_memory_equal(s.a.block, before, bytes);
-    /* Refused calls changed nothing: what the forward call kept is still there for its backward call. */
+    /* Refused calls changed nothing: the backward call of the last forward call still works. */
     check_ok(backward(s.run, &s.a));
     check_fails(backward(s.run, &s.a), RCV_INVALID, "needs a forward call");
     free(before);

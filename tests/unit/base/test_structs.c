@@ -36,7 +36,7 @@ static void test_versions(void **state) {
     later_plan_options options = {.known = {.steps = 4, .batch = 2, .go_on = never}};
     check_fails(rcv_plan_new(net, &options.known, &plan), RCV_INVALID,
                 "rcv_plan_new: options has size 0; set it to sizeof(rcv_plan_options), as RCV_INIT does");
-    /* As it is: the callback stops planning. A header that ends before it: nobody is asked. */
+    /* With the full size the callback stops planning; with a size that ends before it, it is not called. */
     options.known.size = sizeof options.known;
     check_fails(rcv_plan_new(net, &options.known, &plan), RCV_STOPPED, "");
     options.known.size = offsetof(rcv_plan_options, go_on);
@@ -114,7 +114,7 @@ static void test_size_zero(void **state) {
     check_fails(rcv_trainer_forecast(trainer, NULL, &(rcv_forecast){.size = 0}), RCV_INVALID,
                 "rcv_trainer_forecast: forecast has size 0");
 
-    /* A result that an older header declared shorter: what lies behind it stays. */
+    /* A result that is shorter in an older header: bytes after it do not change. */
     struct {
         rcv_evaluation known;
         char behind[8];
@@ -122,7 +122,7 @@ static void test_size_zero(void **state) {
     check_ok(rcv_learner_evaluate(learner, text, NULL, &older.known));
     assert_true(older.known.loss > 0 && older.known.counted > 0 && older.known.accuracy == 3);
     assert_int_equal(older.known.size, offsetof(rcv_evaluation, accuracy));
-    /* One that a newer header declared longer: what this library does not know is zero. */
+    /* A result that is longer in a newer header: unknown members are zero. */
     struct {
         rcv_evaluation known;
         double added;
@@ -187,7 +187,7 @@ static void test_sizes_are_first(void **state) {
     assert_int_equal(checked, 18);
 }
 
-/* Between two headings something says which threads may call. */
+/* Every section says which threads may call its functions. */
 static void test_sections_speak_of_threads(void **state) {
     (void)state;
     size_t sections = 0;

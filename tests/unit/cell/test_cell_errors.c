@@ -1,4 +1,4 @@
-/* Texts that are no cells: each is refused with a sentence that says where, and nothing leaks. */
+/* Invalid cells: each gives a syntax error with its position, and no memory leaks. */
 #include "probe.h"
 
 #include <ctype.h>
@@ -120,7 +120,7 @@ static void test_places(void **state) {
     test_context_end(&allocator, context);
 }
 
-/* ---- sizes and cycles: the line matters, the column is a matter of taste ----------------------------------------- */
+/* ---- sizes and cycles: the line is checked, the column is not ----------------------------------------- */
 
 static const struct {
     const char *text;
@@ -156,7 +156,7 @@ static void test_lines(void **state) {
             }
         }
     }
-    /* A cycle is named whole. */
+    /* The message lists the whole cycle. */
     rcv_cell *cell = NULL;
     const char *text = bad_lines[5].text;
     assert_int_equal(rcv_cell_parse(context, text, strlen(text), "t.cell", &cell), RCV_SYNTAX);
@@ -215,7 +215,7 @@ static void test_large(void **state) {
     check_refused("cell c(x) {\n    state h\n", "    h' = x\n", 5000, AFTER, "1024");
 }
 
-/* Long is not deep: what is within the limits is a cell, or refused, but never a crash. */
+/* Long and deep texts within the limits are accepted or refused, without a crash. */
 static void test_long(void **state) {
     (void)state;
     static const char *const pieces[] = {"h + ", "h * ", "W x - ", "max(h, b) + "};
@@ -235,7 +235,7 @@ static void test_long(void **state) {
     test_context_end(&allocator, context);
 }
 
-/* Names, all used, in a chain of a thousand equations written backwards: deep dependence, shallow text. */
+/* A chain of a thousand equations in reverse order: deep dependences in a text without nesting. */
 static void test_chain(void **state) {
     (void)state;
     enum { EQUATIONS = 1000 };
@@ -256,7 +256,7 @@ static void test_chain(void **state) {
     test_context_end(&allocator, context);
 }
 
-/* Functions that use their argument several times, nested: a description grows as the graph, not as its unfolding. */
+/* Nested functions that use their argument several times: the description grows with the graph, not with the expanded expression. */
 static void test_nested(void **state) {
     (void)state;
     test_allocator allocator;
@@ -295,7 +295,7 @@ static void test_nul(void **state) {
 
 /* ---- random texts ------------------------------------------------------------------------------------------------ */
 
-/* Any text is a cell or is refused with a place; a cell can be described, and its print is a cell. True for a cell. */
+/* Every text is a cell, or a syntax error with a position; a cell can be described, and its printed text is a cell. True for a cell. */
 static bool survives(rcv_context *context, test_allocator *allocator, const char *text, size_t length) {
     size_t live = allocator->live;
     rcv_cell *cell = NULL, *again = NULL;
@@ -396,7 +396,7 @@ static void test_mutations(void **state) {
         free(text);
         rcv_cell_free(cell);
     }
-    assert_true(cells > 100 && cells < 1900); /* both sides were seen */
+    assert_true(cells > 100 && cells < 1900); /* both valid and invalid texts occurred */
     test_context_end(&allocator, context);
 }
 

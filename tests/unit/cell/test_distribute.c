@@ -1,5 +1,5 @@
-/* The rung scan: every recurrence of a cell in a loop of its own, held against naive in double, and products with what an earlier
- * loop has computed outside of loops. */
+/* Loop distribution (rung `scan`): every recurrence of a cell in its own loop, compared with naive in double; products with results of earlier
+ * loops are outside of loops. */
 #include "cell/distribute.h"
 #include "generator.h"
 #include "net/net.h"
@@ -74,7 +74,7 @@ static void every_option(void **state) {
     }
 }
 
-/* Cells with recurrences that nobody thought of. */
+/* Random cells. */
 static void random_cells(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 80; seed++) {
@@ -155,7 +155,7 @@ static int count_loops(const problem *p, const char *schedule, bool products) {
     return products ? multiplying : loops;
 }
 
-/* With its recurrences apart, a GILR-LSTM multiplies nothing inside of a loop. */
+/* With distributed recurrences, a GILR-LSTM has no product inside a loop. */
 static void products_stand_outside(void **state) {
     (void)state;
     config c = {.cell = "gilr_lstm", .net = {.input = 4, .hidden = 5}, .steps = 9, .batch = 2};

@@ -125,7 +125,7 @@ static rcv_run *copy_run(rcv_net *net, bool training, rcv_plan **plan) {
     return run;
 }
 
-/* Two layers that hand on their input, so that y shows the mask between them: 0, or x / (1 - p). */
+/* Two layers that copy their input: y is the dropout mask between them, 0 or x / (1 - p). */
 static void test_dropout_mask(void **state) {
     (void)state;
     test_allocator allocator;

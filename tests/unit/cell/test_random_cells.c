@@ -1,5 +1,5 @@
-/* Random cells: printing is the identity, gradients agree with differences, and classes over time agree with what the
- * numbers depend on. Classes of the built-in cells are written down here. */
+/* Random cells: parsing a printed cell gives the same cell, gradients agree with differences, and classes over time agree with measured
+ * dependences. The classes of the built-in cells are listed here. */
 #include "generator.h"
 #include "sample.h"
 
@@ -101,7 +101,7 @@ static void test_gradients(void **state) {
     test_context_end(&allocator, context);
 }
 
-/* Shapes that a generator of rich cells seldom hits: delays, aliases, constants, no state, a result of size one. */
+/* Forms that the generator seldom makes: delays, aliases, constants, no state, a result of size one. */
 static const char *const bare_texts[] = {
     "cell delay(x) {\n    state h, c\n    h' = tanh(W x + U c)\n    c' = h\n    return c\n}\n",
     "cell keep(x) {\n    state h\n    h' = h\n    return h' + W x\n}\n",
@@ -219,7 +219,7 @@ static void step_draw(step_function *f, random_source *source, double *states) {
     for (size_t i = 0; i < f->channels; i++) states[i] = random_between(source, -1.5, 1.5);
 }
 
-/* Which channel moves which: any change of bits, at any of the points. */
+/* Which channel depends on which: any change of bits at any of the points. */
 static void measure_dependence(step_function *f, random_source *source) {
     double states[MAX_CHANNELS], base[MAX_CHANNELS], moved[MAX_CHANNELS];
     for (int draw = 0; draw < DRAWS; draw++) {

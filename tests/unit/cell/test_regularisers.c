@@ -1,5 +1,5 @@
-/* Dropout that stays the same over time, and zoneout: what their masks are, what inference makes of them, and their gradients
- * against central differences. That every schedule computes the same with them, test_candidates and test_deferred_gradients say. */
+/* Variational dropout (one mask for all steps) and zoneout: their masks, inference, and gradients against central differences. test_candidates and
+ * test_deferred_gradients compare the schedules. */
 #include "probe.h"
 #include "sample.h"
 #include "scratch.h"
@@ -100,7 +100,7 @@ static bool is_alike_over_time(const double *y) {
     return true;
 }
 
-/* Layers that hand on their input, so that y shows the masks between them. */
+/* Layers that copy their input: y is the product of the masks between them. */
 static void test_variational_masks(void **state) {
     (void)state;
     world w;
@@ -158,7 +158,7 @@ static void test_variational_masks(void **state) {
 
 /* ---- zoneout ---- */
 
-/* A state that takes its input: in training it is the input, or what it was. */
+/* A state that copies its input: in training it is the input, or its previous value. */
 static void test_zoneout_masks(void **state) {
     (void)state;
     world w;
@@ -233,7 +233,7 @@ static void test_zoneout_lengths(void **state) {
     close_world(&w);
 }
 
-/* y is made of what the state became, and a lag is not a state that zones out: it holds what the step before read. */
+/* y is computed from the state after zoneout. A lag has no zoneout: it is the value of the previous step. */
 static void test_zoneout_of_output(void **state) {
     (void)state;
     world w;
@@ -403,7 +403,7 @@ static void test_gradients(void **state) {
                   tally.skipped);
 }
 
-/* ---- from a run's choices ---- */
+/* ---- settings of a run ---- */
 
 static void test_settings(void **state) {
     (void)state;
@@ -421,7 +421,7 @@ static void test_settings(void **state) {
     check_ok(rcv_settings_new(context, &settings));
     for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
         check_ok(rcv_settings_set(settings, chosen[i][0], chosen[i][1]));
-    /* a cache that is no folder keeps nothing */
+    /* a cache that is not a folder: nothing is stored */
     check_ok(rcv_data_open(context, path, &RCV_INIT(rcv_data_options, .cache = path), &data));
     check_ok(rcv_learner_new(context, settings, data, &learner));
     const rcv_net_options *net = rcv_net_get_options(rcv_learner_net(learner));

@@ -1,4 +1,4 @@
-/* Batches: every token, line and example where it belongs, once an epoch, and the same again from any place. */
+/* Batches: every token, line and example occurs once per epoch at its position; seeking gives the same batches. */
 #include "test.h"
 
 #include "base/random.h"
@@ -36,7 +36,7 @@ static rcvi_batcher *new_batcher(const fixture *f, const rcvi_batcher_options *o
     return batcher;
 }
 
-/* A text of so many bytes, in which each has its place for a value. */
+/* A text of so many bytes; the value of each byte is its offset. */
 static const char *counted_text(int bytes) {
     static char text[256];
     assert_in_range(bytes, 2, 200);
@@ -79,7 +79,7 @@ static void test_columns(void **unused) {
     close_fixture(&f);
 }
 
-/* Every token but the first is a target exactly once, behind the token before it, whatever the shape. */
+/* For all shapes, every token but the first is a target exactly once, and its input is the token before it. */
 static void test_all(void **unused) {
     (void)unused;
     for (int bytes = 2; bytes < 60; bytes += 3) {
@@ -355,7 +355,7 @@ static void test_token_batches(void **unused) {
     close_fixture(&f);
 }
 
-/* A batcher that is sent to a place gives what one that came there gives. */
+/* After a seek the batcher returns the same batches as one that read up to that position. */
 static void test_seeking(void **unused) {
     (void)unused;
     static const int64_t bounds[] = {5, 9, 21};
@@ -396,7 +396,7 @@ static void test_seeking(void **unused) {
     }
 }
 
-/* Bytes: a newline before the line, and behind it, also behind a last line that has none. */
+/* Bytes: a newline before and after each line, also after a last line that has none. */
 static void test_byte_lines(void **unused) {
     (void)unused;
     fixture f;
@@ -432,7 +432,7 @@ static void test_values(void **unused) {
         assert_memory_equal(batch.lengths, ((int64_t[]){2, 1, 1}), 3 * sizeof(int64_t));
     }
     rcvi_batcher_free(batcher);
-    /* A short one where a long one stood. */
+    /* A short sequence in a row that held a long one. */
     batcher = new_batcher(&f, &(rcvi_batcher_options){.how = RCVI_SEQUENCES, .batch = 1});
     rcvi_batch batch;
     check_ok(rcvi_batcher_next(batcher, &batch));

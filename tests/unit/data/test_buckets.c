@@ -1,4 +1,4 @@
-/* Buckets: the optimum against all choices, greedy against the optimum, costs against a count by hand. */
+/* Buckets: the optimum against exhaustive search, greedy against the optimum, costs against values computed by hand. */
 #include "test.h"
 
 #include "base/random.h"
@@ -142,7 +142,7 @@ static void test_greedy(void **unused) {
     test_context_end(&f.allocator, f.context);
 }
 
-/* More lengths than are told apart. */
+/* More distinct lengths than groups. */
 static void test_many_lengths(void **unused) {
     (void)unused;
     fixture f;

@@ -1,4 +1,4 @@
-/* Data: what texts and examples are read as, what is kept of them, and when that is not believed. */
+/* Reading of texts and examples, the token cache, and when a cache is not trusted. */
 #define _XOPEN_SOURCE 700
 
 #include "test.h"
@@ -13,20 +13,20 @@
 typedef struct {
     test_allocator allocator;
     rcv_context *context;
-    char path[512], kept[540];
+    char path[512], cache[540];
 } fixture;
 
 static void open_fixture(fixture *f) {
     f->context = test_context(&f->allocator);
     snprintf(f->path, sizeof f->path, "%s", path_in("text"));
-    snprintf(f->kept, sizeof f->kept, "%s.recurve-tokens", f->path);
+    snprintf(f->cache, sizeof f->cache, "%s.recurve-tokens", f->path);
 }
 
 static void close_fixture(fixture *f) {
     unlink(f->path);
-    unlink(f->kept);
+    unlink(f->cache);
     test_context_end(&f->allocator, f->context);
-    assert_int_equal(entries(scratch()), 0); /* no temporary file was left either */
+    assert_int_equal(entries(scratch()), 0); /* no temporary file remains either */
 }
 
 static void write_bytes(const char *path, const void *bytes, size_t length) {
@@ -93,7 +93,7 @@ static void test_words(void **unused) {
     open_fixture(&f);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_text(&f, cases[i].text);
-        for (int time = 0; time < 2; time++) { /* read, and kept */
+        for (int time = 0; time < 2; time++) { /* from the text, then from the token cache */
             rcv_data *data = open_data(&f, NULL);
             check_words(data, cases[i].words);
             check_vocabulary(f.context, rcv_data_vocabulary(data), cases[i].vocabulary);
@@ -200,7 +200,7 @@ static void test_utf8(void **unused) {
         assert_int_equal(first, (unsigned char)cases[i].text[0]);
         rcv_data_free(data);
     }
-    assert_int_not_equal(access(f.kept, F_OK), 0); /* a stream of bytes is the text itself */
+    assert_int_not_equal(access(f.cache, F_OK), 0); /* a stream of bytes is the text itself */
     close_fixture(&f);
 }
 
@@ -448,7 +448,7 @@ static void test_wrong_examples(void **unused) {
     close_fixture(&f);
 }
 
-/* ---- what is kept ---- */
+/* ---- the token cache ---- */
 
 static ino_t number_of(const char *path) {
     struct stat info;
@@ -462,11 +462,11 @@ static void check_reads(const fixture *f, const rcv_data_options *options, const
     rcv_data_free(data);
 }
 
-/* Whether a reading used the file that was there: a new one is another file. */
+/* Whether opening used the existing cache: a new one has another inode. */
 static bool is_believed(const fixture *f, const rcv_data_options *options, const char *words) {
-    const ino_t before = number_of(f->kept);
+    const ino_t before = number_of(f->cache);
     check_reads(f, options, words);
-    return number_of(f->kept) == before;
+    return number_of(f->cache) == before;
 }
 
 static void test_damage(void **unused) {
@@ -477,7 +477,7 @@ static void test_damage(void **unused) {
     const char *words = "a b c <eos> b <eos>";
     check_reads(&f, NULL, words);
     char good[4096], bad[4096];
-    FILE *file = fopen(f.kept, "rb");
+    FILE *file = fopen(f.cache, "rb");
     assert_non_null(file);
     const size_t length = fread(good, 1, sizeof good, file);
     fclose(file);
@@ -487,19 +487,19 @@ static void test_damage(void **unused) {
     for (size_t i = 0; i < length; i += 5) { /* every field */
         memcpy(bad, good, length);
         bad[i] ^= 0x10;
-        write_bytes(f.kept, bad, length);
+        write_bytes(f.cache, bad, length);
         harmless += is_believed(&f, NULL, words);
     }
     assert_int_equal(harmless, 0);
     for (size_t i = 0; i < length; i += 41) {
-        write_bytes(f.kept, good, i);
+        write_bytes(f.cache, good, i);
         assert_false(is_believed(&f, NULL, words));
     }
     memcpy(bad, good, length);
     bad[length] = 0;
-    write_bytes(f.kept, bad, length + 1);
+    write_bytes(f.cache, bad, length + 1);
     assert_false(is_believed(&f, NULL, words));
-    write_bytes(f.kept, good, length);
+    write_bytes(f.cache, good, length);
     assert_true(is_believed(&f, NULL, words));
     close_fixture(&f);
 }
@@ -538,7 +538,7 @@ static void test_places(void **unused) {
     snprintf(folder, sizeof folder, "%s", path_in("folder"));
     snprintf(caches, sizeof caches, "%s", path_in("caches"));
     snprintf(inside, sizeof inside, "%s/recurve", caches);
-    /* A folder of one's own, which is made. */
+    /* A given folder, which is created. */
     for (int time = 0; time < 2; time++) {
         check_reads(&f, &RCV_INIT(rcv_data_options, .cache = folder), "a b <eos>");
         assert_int_equal(entries(folder), 1);
@@ -547,11 +547,11 @@ static void test_places(void **unused) {
     char command[1200];
     snprintf(command, sizeof command, "rm -r '%s'", folder);
     assert_int_equal(system(command), 0);
-    /* A folder that can be none: there is no file with a name then. */
+    /* A path that cannot be a folder: the cache is an unnamed temporary file. */
     for (int time = 0; time < 2; time++) check_reads(&f, &RCV_INIT(rcv_data_options, .cache = f.path), "a b <eos>");
     assert_int_equal(entries(scratch()), 1);
-    /* What is in the way beside the text: the user's folder. */
-    assert_int_equal(mkdir(f.kept, 0700), 0);
+    /* The path next to the text is blocked: the user's cache folder is used. */
+    assert_int_equal(mkdir(f.cache, 0700), 0);
     assert_int_equal(setenv("XDG_CACHE_HOME", caches, 1), 0);
     for (int time = 0; time < 2; time++) {
         check_reads(&f, NULL, "a b <eos>");
@@ -559,14 +559,14 @@ static void test_places(void **unused) {
     }
     assert_int_equal(entries(scratch()), 3);
     assert_int_equal(unsetenv("XDG_CACHE_HOME"), 0);
-    snprintf(command, sizeof command, "rm -r '%s' '%s'", caches, f.kept);
+    snprintf(command, sizeof command, "rm -r '%s' '%s'", caches, f.cache);
     assert_int_equal(system(command), 0);
     close_fixture(&f);
 }
 
 /* ---- memory ---- */
 
-/* Kilobytes of files that this process holds, whether they lie on a disk or in memory; -1 where the system does not say. */
+/* Kilobytes of files mapped by this process; -1 if the system does not report it. */
 static long held_of_files(void) {
     FILE *file = fopen("/proc/self/status", "r");
     char line[256];
@@ -579,7 +579,7 @@ static long held_of_files(void) {
     return held;
 }
 
-/* However long a text is, little of it is held. */
+/* Memory does not grow with the length of a text. */
 static void test_little_is_held(void **unused) {
     (void)unused;
     enum { BYTES = 160 << 20, PART = 1 << 20 };
@@ -588,7 +588,7 @@ static void test_little_is_held(void **unused) {
     fixture f;
     open_fixture(&f);
     write_text(&f, "");
-    assert_int_equal(truncate(f.path, BYTES), 0); /* it takes no room on the disk */
+    assert_int_equal(truncate(f.path, BYTES), 0); /* a sparse file */
     rcv_data *data = open_data(&f, &RCV_INIT(rcv_data_options, .level = RCV_LEVEL_BYTE));
     int32_t *tokens = malloc(PART * sizeof *tokens);
     assert_non_null(tokens);
@@ -619,13 +619,13 @@ static void test_no_memory(void **unused) {
     open_fixture(&f);
     for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
         write_text(&f, cases[i / 2].text);
-        const bool kept = i % 2 == 1;
+        const bool cached = i % 2 == 1;
         size_t tried = 0;
         rcv_status status = RCV_NO_MEMORY;
         while (status != RCV_OK) {
             const size_t live = f.allocator.live, failed = f.allocator.failed;
             rcv_data *data = NULL;
-            if (!kept) unlink(f.kept);
+            if (!cached) unlink(f.cache);
             f.allocator.fail_at = ++tried;
             rcv_data_options options = cases[i / 2].options;
             options.size = sizeof options;

@@ -1,6 +1,6 @@
-/* Kept tokens that are forged: every field of the header, words, classes, tokens, numbers, labels and spans changed, and the sums made right
- * again, so that what is tested is what the reader makes of the content. A file that is not in order is refused, and
- * the text is read as it is; one that is in order (another word, token or number where one may be) is read to its end without a failure. RECURVE_FORGED is how many (400 else), RECURVE_SEED the seed. */
+/* Forged token caches: fields of the header, words, classes, tokens, numbers, labels and spans are changed, and the hashes are recomputed, so that the
+ * checks of the content are tested. An invalid file is refused, and the text is read again; a valid one (another word, token or number in its range) is
+ * read to its end without a failure. RECURVE_FORGED: how many (default 400); RECURVE_SEED: the seed. */
 #define _XOPEN_SOURCE 700
 
 #include "test.h"
@@ -89,7 +89,7 @@ static int64_t odd_number(int64_t was) {
     return odd_numbers[below(sizeof odd_numbers / sizeof *odd_numbers)];
 }
 
-/* A number of the header behind the key. */
+/* Changes a number of the header after the key. */
 static void forge_header(image *file) {
     const size_t first = offsetof(rcvi_token_cache_header, totals),
                  count = (offsetof(rcvi_token_cache_header, hash) - first) / 8;
@@ -247,7 +247,7 @@ static void test_forged(void **unused) {
         subjects[i].options.size = sizeof subjects[i].options;
         read_content(context, paths[i], &subjects[i].options, &expected[i]);
         read_image(kept_of(paths[i]), &good[i]);
-        forged = good[i]; /* the sums of this test are those of the library, and such a file is believed */
+        forged = good[i]; /* the sums of this test are those of the library, and such a file is accepted */
         mend_sums(&forged);
         assert_memory_equal(forged.bytes, good[i].bytes, good[i].length);
         const ino_t number = number_of(kept_of(paths[i]));

@@ -1,4 +1,4 @@
-/* Models: saved and loaded, read from state dicts, approximated. */
+/* Models: saving and loading, state dicts, low-rank approximation. */
 #define _XOPEN_SOURCE 700
 
 #include "model_fixture.h"
@@ -29,7 +29,7 @@ static void assert_same_models(rcv_model *a, rcv_model *b) {
                         (size_t)rcv_net_parameter_elements(left) * rcv_dtype_bytes(rcv_model_dtype(a)));
 }
 
-/* Every built-in cell survives its file, in both types and with every option. */
+/* Saving and loading every built-in cell, in both types and with every option, gives the same model. */
 static void round_trip(void **state) {
     (void)state;
     for (size_t i = 0; i < rcv_builtin_count(); i++) {

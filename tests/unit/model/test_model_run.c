@@ -1,4 +1,4 @@
-/* Tensors through models: what comes out, its gradients, and what is refused. */
+/* Running models on tensors: outputs, gradients, and invalid inputs. */
 #define _XOPEN_SOURCE 700
 
 #include "memory_faults.h"
@@ -120,7 +120,7 @@ static void gradients(void **state) {
     model_fixture_close(&self);
 }
 
-/* Gradients or not, chance or not: y of a model is one thing. */
+/* y is the same with and without gradients, also for networks with dropout or zoneout. */
 static void check_chance(rcv_net_options options) {
     model_fixture self;
     model_fixture_open(&self, "gru", &options, RCV_FLOAT64);

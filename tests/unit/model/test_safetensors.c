@@ -1,4 +1,4 @@
-/* Tensor files: what is written can be read, and what is wrong is refused with a sentence. */
+/* Tensor files: reading what was written, and messages for invalid files. */
 #define _XOPEN_SOURCE 700
 
 #include "scratch.h"
@@ -296,7 +296,7 @@ static void conversions(void **state) {
     tensor = (rcv_tensor){"t", RCV_BFLOAT16, 1, {3}, brains, sizeof brains};
     check_ok(rcv_tensor_convert(&tensor, RCV_FLOAT64, 3, doubles));
     assert_true(doubles[0] == 1 && doubles[1] == -3 && doubles[2] == 0x1p-133);
-    check_fails(rcv_tensor_convert(&tensor, RCV_FLOAT64, 2, doubles), RCV_INVALID, "3 elements where 2 are wanted");
+    check_fails(rcv_tensor_convert(&tensor, RCV_FLOAT64, 2, doubles), RCV_INVALID, "3 elements; 2 are expected");
     check_fails(rcv_tensor_convert(&tensor, RCV_INT64, 3, doubles), RCV_INVALID, "cannot be read as int64");
     check_fails(rcv_tensor_convert(&tensor, RCV_FLOAT16, 3, doubles), RCV_UNSUPPORTED, "narrowed");
 

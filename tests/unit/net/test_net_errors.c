@@ -1,4 +1,4 @@
-/* Networks, plans and runs that cannot be: each is refused with a sentence; and every allocation may fail. */
+/* Invalid networks, plans and runs: each fails with a message. Every allocation may fail. */
 #include "memory_faults.h"
 #include "probe.h"
 
@@ -101,7 +101,7 @@ static void test_plans(void **state) {
     check_plan(RCV_INIT(rcv_plan_options, .steps = INT64_C(1) << 31, .batch = INT64_C(1) << 31), RCV_INVALID, "");
 }
 
-/* A plan may be larger than memory: it says so in bytes, and only the run fails. */
+/* A plan may need more memory than there is: it reports the bytes, and only the run fails. */
 static void test_memory(void **state) {
     (void)state;
     fixture self;
@@ -176,7 +176,7 @@ static void test_forward(void **state) {
     check_ok(rcv_run_forward(self.run, &self.data));
     close_run(&self);
 
-    open_run(&self, false, false, false); /* what the plan did not ask for is not taken silently */
+    open_run(&self, false, false, false); /* arguments that the plan does not have are refused */
     bad = self.data;
     bad.lengths = self.lengths;
     check_fails(rcv_run_forward(self.run, &bad), RCV_INVALID, "lengths");
@@ -199,7 +199,7 @@ static void test_backward(void **state) {
     check_fails(rcv_run_backward(self.run, &backward), RCV_INVALID, "forward");
     check_ok(rcv_run_forward(self.run, &self.data));
     check_ok(rcv_run_backward(self.run, &backward));
-    /* what forward kept is used up */
+    /* a second backward call needs a second forward call */
     check_fails(rcv_run_backward(self.run, &backward), RCV_INVALID, "forward");
     close_run(&self);
 }

@@ -1,4 +1,4 @@
-/* What ranks share out: a batch whose parts have the masks of the whole, a network in slices, and gradients that say when they are whole. */
+/* What ranks divide: a batch whose parts have the masks of the whole batch, a network in slices, and signals when gradients of a layer are complete. */
 #include "probe.h"
 #include "recurve_distributed.h"
 
@@ -110,7 +110,7 @@ static void test_shards(void **state) {
     }
 }
 
-/* Layer after layer as a network of its own; what is dropped between them is dropped here. */
+/* Each layer as a network; the test applies the dropout between them. */
 static void test_slices(void **state) {
     (void)state;
     static world w;
@@ -146,7 +146,7 @@ static void test_slices(void **state) {
     }
 }
 
-/* ---- gradients that say when they are whole ---- */
+/* ---- signals of complete gradients ---- */
 
 /* Every layer once, and the lead of the first; nothing writes to its gradients behind it, and what stands right before it does, or is another's. */
 static void check_places(const rcvi_program *program, const char *schedule) {
@@ -238,7 +238,7 @@ static void test_signals(void **state) {
     assert_true(ran >= 100);
 }
 
-/* Layers' gradients become whole one after the other, from the top: that is what can be exchanged meanwhile. */
+/* The gradients of the layers are completed one by one, from the last layer to the first, so that their exchange can overlap with computation. */
 static void test_signals_come_early(void **state) {
     (void)state;
     static world w;
