@@ -1,3 +1,4 @@
+/* Functions on rows and elements, in double. */
 #define REAL double
 #define MAP map_double
 #define EXP_SUM exp_sum_double

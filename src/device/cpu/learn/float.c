@@ -1,3 +1,4 @@
+/* Functions on rows and elements, in float. */
 #define REAL float
 #define MAP map_float
 #define EXP_SUM exp_sum_float

@@ -1,5 +1,5 @@
-/* The output layer and the loss: a chunk of logits at a time, which becomes its own gradient, so that the logits of all rows
- * never exist at once. Between two meetings of the members nobody reads what another one writes:
+/* The output layer and the loss, one chunk of logits at a time. The gradient overwrites the logits of a chunk, so the logits of all
+ * rows never exist at once. A barrier separates the stages; within a stage no member reads what another one writes:
  *
  *   pack the weight | logits = y weight^T | rows: loss, gradient | dy = gradient weight, dweight += gradient^T y | ... */
 #include "device/cpu/gemm/matmul.h"
@@ -7,7 +7,7 @@
 
 /* ---- products ---- */
 
-static rcvi_matmul to_logits(const rcvi_learn *learn, int64_t rows) {
+static rcvi_matmul logits_product(const rcvi_learn *learn, int64_t rows) {
     int64_t features = learn->shape.features, classes = learn->shape.classes;
     return (rcvi_matmul){.type = learn->type,
                          .transpose_b = true,
@@ -19,13 +19,13 @@ static rcvi_matmul to_logits(const rcvi_learn *learn, int64_t rows) {
                          .ldc = classes};
 }
 
-static rcvi_matmul to_dy(const rcvi_learn *learn, int64_t rows) {
+static rcvi_matmul dy_product(const rcvi_learn *learn, int64_t rows) {
     int64_t features = learn->shape.features, classes = learn->shape.classes;
     return (rcvi_matmul){
         .type = learn->type, .m = rows, .n = features, .k = classes, .lda = classes, .ldb = features, .ldc = features};
 }
 
-static rcvi_matmul to_dweight(const rcvi_learn *learn, int64_t rows, bool accumulate) {
+static rcvi_matmul dweight_product(const rcvi_learn *learn, int64_t rows, bool accumulate) {
     int64_t features = learn->shape.features, classes = learn->shape.classes;
     return (rcvi_matmul){.type = learn->type,
                          .transpose_a = true,
@@ -43,23 +43,24 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 int64_t rcvi_learn_head_scratch(const rcvi_learn *learn) {
     int64_t rows = learn->shape.rows, most = 0;
-    rcvi_matmul products[] = {to_logits(learn, rows), to_dy(learn, rows), to_dweight(learn, rows, false)};
+    rcvi_matmul products[] = {logits_product(learn, rows), dy_product(learn, rows),
+                              dweight_product(learn, rows, false)};
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
         most = larger(most, rcvi_matmul_scratch(learn->kernels, &products[i], (int)learn->shape.threads));
     return most;
 }
 
-int64_t rcvi_learn_head_packed(const rcvi_learn *learn) {
-    rcvi_matmul product = to_logits(learn, learn->shape.chunk);
+int64_t rcvi_learn_logits_packed_bytes(const rcvi_learn *learn) {
+    rcvi_matmul product = logits_product(learn, learn->shape.chunk);
     return rcvi_matmul_packed_bytes(learn->kernels, &product);
 }
 
-int64_t rcvi_learn_head_turned(const rcvi_learn *learn) {
-    rcvi_matmul product = to_dy(learn, learn->shape.chunk);
+int64_t rcvi_learn_dy_packed_bytes(const rcvi_learn *learn) {
+    rcvi_matmul product = dy_product(learn, learn->shape.chunk);
     return learn->shape.training ? rcvi_matmul_packed_bytes(learn->kernels, &product) : 0;
 }
 
-/* With b packed before, where it was. */
+/* Computes the member's share of a product; `packed`: b packed before, or NULL. */
 static void multiply(const rcvi_learn_share *share, const rcvi_matmul *product, const void *a, const void *b,
                      const void *packed, void *c) {
     const rcvi_learn *learn = share->learn;
@@ -80,30 +81,32 @@ typedef struct {
     const rcvi_head *head;
     double weight;
     rcvi_outcome *outcome;
-    void *out; /* of logits alone */
+    void *out; /* logits, of run_logits */
 } head_job;
 
-/* A weight that meets few rows is used as it lies. */
-static bool packs(const rcvi_learn *learn, const rcvi_head *head) {
+/* True if the weight is packed first: for few rows that does not pay. */
+static bool is_packed(const rcvi_learn *learn, const rcvi_head *head) {
     return head->rows > learn->kernels->products[learn->type].panel;
 }
 
-static void pack(const rcvi_learn_share *share, const rcvi_head *head) {
+static void pack_weight(const rcvi_learn_share *share, const rcvi_head *head) {
     const rcvi_learn *learn = share->learn;
-    rcvi_matmul product = to_logits(learn, learn->shape.chunk);
-    rcvi_matmul_pack_share(learn->kernels, &product, head->weight, share->member, share->members, learn->packed);
-    product = to_dy(learn, learn->shape.chunk);
+    rcvi_matmul product = logits_product(learn, learn->shape.chunk);
+    rcvi_matmul_pack_share(learn->kernels, &product, head->weight, share->member, share->members,
+                           learn->packed_for_logits);
+    product = dy_product(learn, learn->shape.chunk);
     if (head->dy)
-        rcvi_matmul_pack_share(learn->kernels, &product, head->weight, share->member, share->members, learn->turned);
+        rcvi_matmul_pack_share(learn->kernels, &product, head->weight, share->member, share->members,
+                               learn->packed_for_dy);
     rcvi_learn_barrier(share);
 }
 
 static void forward(const rcvi_learn_share *share, const rcvi_learn_chunk *chunk) {
     const rcvi_learn *learn = share->learn;
     const rcvi_head *head = chunk->head;
-    rcvi_matmul product = to_logits(learn, chunk->rows);
+    rcvi_matmul product = logits_product(learn, chunk->rows);
     multiply(share, &product, row_of(learn, head->y, chunk->row, chunk->features), head->weight,
-             packs(learn, head) ? learn->packed : NULL, chunk->logits);
+             is_packed(learn, head) ? learn->packed_for_logits : NULL, chunk->logits);
     rcvi_learn_barrier(share);
     (head->targets ? learn->real->softmax : learn->real->square)(share, chunk);
     rcvi_learn_barrier(share);
@@ -112,11 +115,11 @@ static void forward(const rcvi_learn_share *share, const rcvi_learn_chunk *chunk
 static void backward(const rcvi_learn_share *share, const rcvi_learn_chunk *chunk) {
     const rcvi_learn *learn = share->learn;
     const rcvi_head *head = chunk->head;
-    rcvi_matmul product = to_dy(learn, chunk->rows);
-    multiply(share, &product, chunk->logits, head->weight, packs(learn, head) ? learn->turned : NULL,
+    rcvi_matmul product = dy_product(learn, chunk->rows);
+    multiply(share, &product, chunk->logits, head->weight, is_packed(learn, head) ? learn->packed_for_dy : NULL,
              (char *)head->dy + chunk->row * chunk->features * learn->size);
     if (head->dweight) {
-        product = to_dweight(learn, chunk->rows, head->accumulate || chunk->row > 0);
+        product = dweight_product(learn, chunk->rows, head->accumulate || chunk->row > 0);
         multiply(share, &product, chunk->logits, row_of(learn, head->y, chunk->row, chunk->features), NULL,
                  head->dweight);
     }
@@ -132,7 +135,7 @@ static void run_head(const rcvi_learn_share *share, const void *job) {
                               .features = learn->shape.features,
                               .classes = learn->shape.classes,
                               .logits = learn->logits};
-    if (packs(learn, self->head)) pack(share, self->head);
+    if (is_packed(learn, self->head)) pack_weight(share, self->head);
     for (int64_t row = 0; row < self->head->rows; row += chunk.rows) {
         chunk.row = row;
         chunk.rows = smaller(learn->shape.chunk, self->head->rows - row);
@@ -166,12 +169,12 @@ rcv_status rcvi_learn_head(rcvi_learn *learn, const rcvi_head *head, const rcvi_
     return RCV_OK;
 }
 
-/* ---- logits by themselves ---- */
+/* ---- logits without a loss ---- */
 
 static void run_logits(const rcvi_learn_share *share, const void *job) {
     const head_job *self = job;
     const rcvi_learn *learn = share->learn;
-    rcvi_matmul product = to_logits(learn, self->head->rows);
+    rcvi_matmul product = logits_product(learn, self->head->rows);
     multiply(share, &product, self->head->y, self->head->weight, NULL, self->out);
     if (!self->head->bias) return;
     rcvi_learn_barrier(share);

@@ -1,4 +1,4 @@
-/* What a learn holds, and who does the work of a call. */
+/* Opens a learn (memory and team), divides calls among the members of the team, and implements the table of device/learn.h. */
 #include "device/cpu/learn/learn.h"
 
 #include "device/cpu/gemm/matmul.h"
@@ -8,15 +8,16 @@
 #include <math.h>
 #include <string.h>
 
+/* The numbers have no recorded measurement; `scripts/bench-cpu.sh` times training steps. */
 enum {
-    LINE = 128,             /* bytes: where arrays begin */
-    LEAST_CHUNK = 16,       /* rows, of a chunk that nobody chose */
-    CHUNK_PARTS = 4,        /* of all rows, into which these are cut at least where they do not fit */
-    CHUNK_BYTES = 16 << 20, /* of its logits, at most */
-    SMALL = 1 << 15         /* operations that are not worth waking threads for */
+    LINE = 128,                 /* bytes: alignment of arrays */
+    MIN_CHUNK = 16,             /* rows of a chunk, at least, where the caller chooses none */
+    CHUNK_PARTS = 4,            /* chunks, at least, where the logits of all rows exceed CHUNK_BYTES */
+    CHUNK_BYTES = 16 << 20,     /* bytes of the logits of a chunk, at most */
+    SERIAL_OPERATIONS = 1 << 15 /* operations: calls of fewer run on the caller alone */
 };
 
-/* ---- sharing out ---- */
+/* ---- division among members ---- */
 
 typedef struct {
     rcvi_learn *learn;
@@ -25,7 +26,7 @@ typedef struct {
     int members;
 } call;
 
-static void take_share(void *user, int member) {
+static void run_share(void *user, int member) {
     const call *self = user;
     const rcvi_kernels *kernels = self->learn->kernels;
     rcvi_learn_share share = {self->learn, member, self->members};
@@ -35,9 +36,9 @@ static void take_share(void *user, int member) {
 }
 
 rcv_status rcvi_learn_run(rcvi_learn *learn, double operations, rcvi_learn_work *work, const void *job) {
-    call self = {learn, work, job, operations < SMALL ? 1 : rcvi_team_threads(learn->team)};
-    if (self.members > 1) return rcvi_team_call(learn->team, take_share, &self);
-    take_share(&self, 0);
+    call self = {learn, work, job, operations < SERIAL_OPERATIONS ? 1 : rcvi_team_threads(learn->team)};
+    if (self.members > 1) return rcvi_team_call(learn->team, run_share, &self);
+    run_share(&self, 0);
     return RCV_OK;
 }
 
@@ -45,12 +46,12 @@ void rcvi_learn_barrier(const rcvi_learn_share *share) {
     if (share->members > 1) rcvi_team_barrier(share->learn->team, share->member);
 }
 
-void rcvi_learn_cut(const rcvi_learn_share *share, int64_t extent, int64_t unit, int64_t *first, int64_t *end) {
+void rcvi_learn_share_range(const rcvi_learn_share *share, int64_t extent, int64_t unit, int64_t *first, int64_t *end) {
     int64_t units = extent / unit + (extent % unit != 0), each = units / share->members, more = units % share->members;
     int64_t before = share->member * each + (share->member < more ? share->member : more);
-    int64_t behind = before + each + (share->member < more);
+    int64_t after = before + each + (share->member < more);
     *first = before * unit;
-    *end = behind == units ? extent : behind * unit;
+    *end = after == units ? extent : after * unit;
 }
 
 /* ---- opening ---- */
@@ -58,7 +59,7 @@ void rcvi_learn_cut(const rcvi_learn_share *share, int64_t extent, int64_t unit,
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* All arrays of a call can be counted in bytes, with what products fill up. */
+/* Checks that the sizes in bytes of all arrays, with the padding of products, do not overflow. */
 static rcv_status check_shape(const rcvi_learn_shape *shape) {
     if (shape->rows < 1 || shape->features < 1 || shape->classes < 1 || shape->chunk < 0)
         return rcvi_fail(
@@ -84,21 +85,22 @@ static int64_t chunk_of(const rcvi_learn *learn) {
     if (shape->chunk > 0) return smaller(shape->chunk, shape->rows);
     int64_t fit = CHUNK_BYTES / learn->size / shape->classes, part = (shape->rows + CHUNK_PARTS - 1) / CHUNK_PARTS;
     if (fit >= shape->rows) return shape->rows;
-    return smaller(shape->rows, larger(LEAST_CHUNK, smaller(part, fit)));
+    return smaller(shape->rows, larger(MIN_CHUNK, smaller(part, fit)));
 }
 
 static int64_t lines(int64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 
-/* One allocation for all there is beside the team. */
+/* One allocation for all arrays. */
 static rcv_status allocate(rcvi_learn *learn) {
     const rcvi_learn_shape *shape = &learn->shape;
     learn->scratch_bytes = lines(rcvi_learn_head_scratch(learn));
     int64_t logits = lines(shape->chunk * shape->classes * learn->size);
-    int64_t losses = lines(shape->rows * (int64_t)sizeof(double)), packed = lines(rcvi_learn_head_packed(learn));
-    int64_t turned = lines(rcvi_learn_head_turned(learn));
+    int64_t losses = lines(shape->rows * (int64_t)sizeof(double)),
+            packed_for_logits = lines(rcvi_learn_logits_packed_bytes(learn));
+    int64_t packed_for_dy = lines(rcvi_learn_dy_packed_bytes(learn));
     int64_t squares = (RCVI_MAX_UPDATE_PARTS + 1) * RCVI_LEARN_SLOTS * (int64_t)sizeof(double), scratch = 0,
             bytes = LINE;
-    const int64_t *parts[] = {&logits, &losses, &packed, &turned, &squares, &scratch};
+    const int64_t *parts[] = {&logits, &losses, &packed_for_logits, &packed_for_dy, &squares, &scratch};
     bool fits = rcvi_multiply(learn->scratch_bytes, shape->threads, &scratch);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) fits = fits && rcvi_add(bytes, *parts[i], &bytes);
     if (!fits)
@@ -109,9 +111,9 @@ static rcv_status allocate(rcvi_learn *learn) {
     char *at = (char *)learn->memory + (-(uintptr_t)learn->memory & (LINE - 1));
     learn->logits = at;
     learn->losses = (void *)(at += logits);
-    learn->packed = at += losses;
-    learn->turned = at += packed;
-    learn->squares = (void *)(at += turned);
+    learn->packed_for_logits = at += losses;
+    learn->packed_for_dy = at += packed_for_logits;
+    learn->squares = (void *)(at += packed_for_dy);
     learn->scratch = at + squares;
     learn->head_bytes = (size_t)(shape->chunk * shape->classes * learn->size);
     learn->bytes = (size_t)bytes + sizeof *learn + rcvi_team_bytes((int)shape->threads);
@@ -201,7 +203,7 @@ static rcv_status scatter(rcvi_learn *learn, int64_t rows, int64_t columns, cons
 
 static rcv_status mask(rcvi_learn *learn, int64_t rows, int64_t columns, const rcvi_mask *mask,
                        const rcvi_control *control, const void *from, void *out) {
-    enum { HASH = 8 }; /* operations in whose time a number is drawn */
+    enum { HASH = 8 }; /* cost of one random number, in operations */
     rcvi_learn_rows job = {.rows = rows,
                            .columns = columns,
                            .mask = mask,
@@ -219,7 +221,7 @@ static double elements_of(const rcvi_update *update) {
     return sum;
 }
 
-/* Slots in order, whoever filled them. */
+/* Adds the slots in order, so that the sum does not depend on the members that computed them. */
 static double sum_of_slots(const rcvi_learn *learn, const rcvi_update *update) {
     int parts = update->part_count + (update->sparse.gradient != NULL);
     double sum = 0;

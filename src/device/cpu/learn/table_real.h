@@ -1,4 +1,4 @@
-/* The work on elements in one type: included behind the other learn_*_real.h, with TABLE defined. */
+/* The table of functions of one type. Included after rows_real.h and update_real.h, with TABLE defined. */
 const rcvi_learn_real TABLE = {.gather = gather,
                                .scatter = scatter,
                                .mask = mask,

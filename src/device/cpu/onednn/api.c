@@ -1,27 +1,28 @@
+/* Memory and primitive descriptors of oneDNN's recurrent primitives, for both of its C interfaces. */
 #include "device/cpu/onednn/api.h"
 
 #include <string.h>
 
-/* Tensor i, and its gradient. */
-#define D(i) rcvi_onednn_borrow(&ports[RCVI_PORT_##i])
-#define G(i) rcvi_onednn_borrow(&ports[RCVI_PORT_GRADIENT + RCVI_PORT_##i])
+/* The descriptors of tensor i and of its gradient. */
+#define D(i) rcvi_onednn_desc_of(&ports[RCVI_PORT_##i])
+#define G(i) rcvi_onednn_desc_of(&ports[RCVI_PORT_GRADIENT + RCVI_PORT_##i])
 
 #if DNNL_VERSION_MAJOR >= 3
 
-dnnl_status_t rcvi_onednn_describe(dnnl_memory_desc_t *owned, int dims, const int64_t *shape, dnnl_data_type_t type,
-                                   dnnl_format_tag_t tag) {
+dnnl_status_t rcvi_onednn_create_desc(dnnl_memory_desc_t *owned, int dims, const int64_t *shape, dnnl_data_type_t type,
+                                      dnnl_format_tag_t tag) {
     dnnl_dims_t sizes = {0};
     memcpy(sizes, shape, (size_t)dims * sizeof *shape);
     return dnnl_memory_desc_create_with_tag(owned, dims, sizes, type, tag);
 }
 
-void rcvi_onednn_forget(dnnl_memory_desc_t *owned) {
+void rcvi_onednn_free_desc(dnnl_memory_desc_t *owned) {
     if (*owned) dnnl_memory_desc_destroy(*owned);
     *owned = NULL;
 }
 
-dnnl_status_t rcvi_onednn_forward(const rcvi_onednn_kind *k, bool training, const dnnl_memory_desc_t *ports,
-                                  dnnl_primitive_desc_t *desc) {
+dnnl_status_t rcvi_onednn_create_forward(const rcvi_onednn_kind *k, bool training, const dnnl_memory_desc_t *ports,
+                                         dnnl_primitive_desc_t *desc) {
     dnnl_prop_kind_t pass = training ? dnnl_forward_training : dnnl_forward_inference;
     switch (k->cell) {
     case RCVI_ONEDNN_LSTM:
@@ -38,8 +39,8 @@ dnnl_status_t rcvi_onednn_forward(const rcvi_onednn_kind *k, bool training, cons
     }
 }
 
-dnnl_status_t rcvi_onednn_backward(const rcvi_onednn_kind *k, const dnnl_memory_desc_t *ports,
-                                   dnnl_primitive_desc_t forward, dnnl_primitive_desc_t *desc) {
+dnnl_status_t rcvi_onednn_create_backward(const rcvi_onednn_kind *k, const dnnl_memory_desc_t *ports,
+                                          dnnl_primitive_desc_t forward, dnnl_primitive_desc_t *desc) {
     switch (k->cell) {
     case RCVI_ONEDNN_LSTM:
         return dnnl_lstm_backward_primitive_desc_create(desc, k->engine, dnnl_backward, k->direction, D(X), D(H0),
@@ -60,22 +61,22 @@ dnnl_status_t rcvi_onednn_backward(const rcvi_onednn_kind *k, const dnnl_memory_
 
 #else
 
-dnnl_status_t rcvi_onednn_describe(dnnl_memory_desc_t *owned, int dims, const int64_t *shape, dnnl_data_type_t type,
-                                   dnnl_format_tag_t tag) {
+dnnl_status_t rcvi_onednn_create_desc(dnnl_memory_desc_t *owned, int dims, const int64_t *shape, dnnl_data_type_t type,
+                                      dnnl_format_tag_t tag) {
     dnnl_dims_t sizes = {0};
     memcpy(sizes, shape, (size_t)dims * sizeof *shape);
     return dnnl_memory_desc_init_by_tag(owned, dims, sizes, type, tag);
 }
 
-void rcvi_onednn_forget(dnnl_memory_desc_t *owned) { (void)owned; }
+void rcvi_onednn_free_desc(dnnl_memory_desc_t *owned) { (void)owned; }
 
 static dnnl_status_t create(const rcvi_onednn_kind *k, dnnl_status_t status, const dnnl_rnn_desc_t *rnn,
                             dnnl_primitive_desc_t forward, dnnl_primitive_desc_t *desc) {
     return status != dnnl_success ? status : dnnl_primitive_desc_create(desc, rnn, k->attributes, k->engine, forward);
 }
 
-dnnl_status_t rcvi_onednn_forward(const rcvi_onednn_kind *k, bool training, const dnnl_memory_desc_t *ports,
-                                  dnnl_primitive_desc_t *desc) {
+dnnl_status_t rcvi_onednn_create_forward(const rcvi_onednn_kind *k, bool training, const dnnl_memory_desc_t *ports,
+                                         dnnl_primitive_desc_t *desc) {
     dnnl_prop_kind_t pass = training ? dnnl_forward_training : dnnl_forward_inference;
     dnnl_rnn_desc_t rnn;
     dnnl_status_t status;
@@ -96,8 +97,8 @@ dnnl_status_t rcvi_onednn_forward(const rcvi_onednn_kind *k, bool training, cons
     return create(k, status, &rnn, NULL, desc);
 }
 
-dnnl_status_t rcvi_onednn_backward(const rcvi_onednn_kind *k, const dnnl_memory_desc_t *ports,
-                                   dnnl_primitive_desc_t forward, dnnl_primitive_desc_t *desc) {
+dnnl_status_t rcvi_onednn_create_backward(const rcvi_onednn_kind *k, const dnnl_memory_desc_t *ports,
+                                          dnnl_primitive_desc_t forward, dnnl_primitive_desc_t *desc) {
     dnnl_rnn_desc_t rnn;
     dnnl_status_t status;
     switch (k->cell) {

@@ -1,5 +1,5 @@
-/* oneDNN's recurrent primitives behind one call, whichever of its two C interfaces is installed: in version 2 a memory
- * descriptor is a struct, from version 3 on an object. */
+/* One interface to oneDNN's recurrent primitives for both of its C interfaces: in version 2 a memory descriptor is a struct, from
+ * version 3 on an object. */
 #ifndef RCVI_CPU_VENDOR_ONEDNN_API_H
 #define RCVI_CPU_VENDOR_ONEDNN_API_H
 
@@ -8,7 +8,7 @@
 
 typedef enum { RCVI_ONEDNN_LSTM, RCVI_ONEDNN_GRU, RCVI_ONEDNN_TANH, RCVI_ONEDNN_RELU } rcvi_onednn_cell;
 
-/* The tensors of a primitive, and as many gradients of theirs behind them in the same order. */
+/* Ports: the tensors of a primitive, then their gradients in the same order. */
 enum {
     RCVI_PORT_X,
     RCVI_PORT_H0, /* states before the first step */
@@ -25,15 +25,15 @@ enum {
 
 #if DNNL_VERSION_MAJOR >= 3
 typedef const_dnnl_memory_desc_t rcvi_onednn_desc;
-static inline rcvi_onednn_desc rcvi_onednn_borrow(const dnnl_memory_desc_t *owned) { return *owned; }
+static inline rcvi_onednn_desc rcvi_onednn_desc_of(const dnnl_memory_desc_t *owned) { return *owned; }
 #else
 typedef const dnnl_memory_desc_t *rcvi_onednn_desc;
-static inline rcvi_onednn_desc rcvi_onednn_borrow(const dnnl_memory_desc_t *owned) { return owned; }
+static inline rcvi_onednn_desc rcvi_onednn_desc_of(const dnnl_memory_desc_t *owned) { return owned; }
 #endif
 
-dnnl_status_t rcvi_onednn_describe(dnnl_memory_desc_t *owned, int dims, const int64_t *shape, dnnl_data_type_t type,
-                                   dnnl_format_tag_t tag);
-void rcvi_onednn_forget(dnnl_memory_desc_t *owned); /* zeroed ones are harmless */
+dnnl_status_t rcvi_onednn_create_desc(dnnl_memory_desc_t *owned, int dims, const int64_t *shape, dnnl_data_type_t type,
+                                      dnnl_format_tag_t tag);
+void rcvi_onednn_free_desc(dnnl_memory_desc_t *owned); /* a zeroed descriptor is ignored */
 
 typedef struct {
     dnnl_engine_t engine;
@@ -42,10 +42,10 @@ typedef struct {
     const_dnnl_primitive_attr_t attributes;
 } rcvi_onednn_kind;
 
-/* ports: [RCVI_PORT_COUNT]; those of c count for an LSTM only, gradients for the backward pass only. */
-dnnl_status_t rcvi_onednn_forward(const rcvi_onednn_kind *kind, bool training, const dnnl_memory_desc_t *ports,
-                                  dnnl_primitive_desc_t *desc);
-dnnl_status_t rcvi_onednn_backward(const rcvi_onednn_kind *kind, const dnnl_memory_desc_t *ports,
-                                   dnnl_primitive_desc_t forward, dnnl_primitive_desc_t *desc);
+/* ports: [RCVI_PORT_COUNT]; those of c are used for an LSTM only, gradients for the backward pass only. */
+dnnl_status_t rcvi_onednn_create_forward(const rcvi_onednn_kind *kind, bool training, const dnnl_memory_desc_t *ports,
+                                         dnnl_primitive_desc_t *desc);
+dnnl_status_t rcvi_onednn_create_backward(const rcvi_onednn_kind *kind, const dnnl_memory_desc_t *ports,
+                                          dnnl_primitive_desc_t forward, dnnl_primitive_desc_t *desc);
 
 #endif

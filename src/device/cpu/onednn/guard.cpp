@@ -1,12 +1,13 @@
-/* oneDNN throws what it cannot allocate through its C interface. Only C++ can catch it: the one file of the library that is not C. What
- * lies between, C compiled with -fexceptions, is left at once: it owns nothing that the vendor does not know of. */
+/* Converts exceptions of oneDNN to a status: its C interface throws where it cannot allocate, and only C++ can catch that. This is the
+ * only C++ file of the library. The C functions in between, compiled with -fexceptions, are left at once; they own nothing that the
+ * rcvi_vendor does not know. */
 #include "device/cpu/onednn/guard.h"
 
 bool rcvi_onednn_guard(void (*work)(void *), void *user) {
     try {
         work(user);
         return true;
-    } catch (...) { /* std::bad_alloc, or what its generator of code throws in its place */
+    } catch (...) { /* std::bad_alloc, or the exception of oneDNN's code generator */
         return false;
     }
 }

@@ -1,4 +1,4 @@
-/* Where oneDNN's exceptions end. */
+/* Converts exceptions of oneDNN to a status. */
 #ifndef RCVI_CPU_VENDOR_ONEDNN_GUARD_H
 #define RCVI_CPU_VENDOR_ONEDNN_GUARD_H
 
@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* False where work ended by an exception: oneDNN throws what it has no memory for. */
+/* Runs work(user); false if it ended by an exception: oneDNN had no memory. */
 bool rcvi_onednn_guard(void (*work)(void *user), void *user);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* A build without oneDNN. */
+/* The functions of vendor.h in a build without oneDNN. */
 #include "device/cpu/onednn/vendor.h"
 
 const char *rcvi_vendor_name(void) { return NULL; }

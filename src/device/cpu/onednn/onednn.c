@@ -1,11 +1,10 @@
-/* Layers by oneDNN's recurrent primitives.
+/* Builds a network of oneDNN's recurrent primitives.
  *
- * A block of layers is one primitive: all layers where the first one's input is as wide as the others', else the first
- * and the rest; one layer each where there are two directions. A primitive's tensor is a port: the caller's array
- * itself where the primitive takes it as it is (plain float32), else memory of our own with a reorder between the two.
- * Ports between blocks have no outside.
+ * A block of layers is one primitive: all layers where the first one's input is as wide as the others', else the first layer and the
+ * rest; one layer each with two directions. A port is a tensor of a primitive: the caller's array itself where the primitive reads it
+ * as it is (plain float32), else memory of our own with a reorder between the two. Ports between blocks have no array of the caller.
  *
- * Everything that oneDNN needs lies in one allocation of ours, its scratchpad included; a pass allocates nothing. */
+ * All memory that oneDNN needs, its scratchpad included, is one allocation; a pass allocates nothing. */
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 #include "device/cpu/onednn/onednn.h"
 
@@ -30,14 +29,14 @@ static const struct {
              [RCVI_ONEDNN_TANH] = {"rnn_tanh", 1, 1},
              [RCVI_ONEDNN_RELU] = {"rnn_relu", 1, 1}};
 
-static rcv_status judge(dnnl_status_t status, const char *what) {
+static rcv_status check_status(dnnl_status_t status, const char *what) {
     if (status == dnnl_success) return RCV_OK;
     if (status == dnnl_out_of_memory) return rcvi_fail(RCV_NO_MEMORY, "oneDNN has no memory for %s", what);
     return rcvi_fail(RCV_UNSUPPORTED, "oneDNN refused a %s with status %d", what, (int)status);
 }
 
-static rcv_status judge_pass(const rcvi_vendor *vendor, dnnl_status_t status, const char *what) {
-    if (status != dnnl_unimplemented) return judge(status, what);
+static rcv_status check_pass_status(const rcvi_vendor *vendor, dnnl_status_t status, const char *what) {
+    if (status != dnnl_unimplemented) return check_status(status, what);
     return rcvi_fail(RCV_UNSUPPORTED, "%s has no %s of %s in %s for this CPU", rcvi_vendor_name(), what,
                      cells[vendor->kind.cell].name, rcv_dtype_name(vendor->program->options.dtype));
 }
@@ -45,22 +44,22 @@ static rcv_status judge_pass(const rcvi_vendor *vendor, dnnl_status_t status, co
 /* ---- memory ---- */
 
 static size_t reserve(rcvi_vendor *vendor, size_t bytes) {
-    size_t place = vendor->bytes;
+    size_t offset = vendor->bytes;
     vendor->bytes += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    return place;
+    return offset;
 }
 
-static rcv_status add_memory(rcvi_vendor *vendor, rcvi_onednn_desc desc, bool own, size_t place, dnnl_memory_t *out) {
+static rcv_status add_memory(rcvi_vendor *vendor, rcvi_onednn_desc desc, bool own, size_t offset, dnnl_memory_t *out) {
     if (!rcvi_grow(vendor->context, &vendor->memories, &vendor->memory_capacity, vendor->memory_count + 1,
                    sizeof *vendor->memories)) {
         return RCV_NO_MEMORY;
     }
-    RCVI_TRY(judge(dnnl_memory_create(out, desc, vendor->kind.engine, DNNL_MEMORY_NONE), "tensor"));
-    vendor->memories[vendor->memory_count++] = (rcvi_onednn_memory){*out, own, place};
+    RCVI_TRY(check_status(dnnl_memory_create(out, desc, vendor->kind.engine, DNNL_MEMORY_NONE), "tensor"));
+    vendor->memories[vendor->memory_count++] = (rcvi_onednn_memory){*out, own, offset};
     return RCV_OK;
 }
 
-static rcv_status add_own(rcvi_vendor *vendor, rcvi_onednn_desc desc, rcvi_onednn_port *out) {
+static rcv_status add_own_memory(rcvi_vendor *vendor, rcvi_onednn_desc desc, rcvi_onednn_port *out) {
     out->bytes = dnnl_memory_desc_get_size(desc);
     return add_memory(vendor, desc, true, reserve(vendor, out->bytes), &out->inside);
 }
@@ -72,7 +71,7 @@ static rcv_status allocate(rcvi_vendor *vendor) {
     vendor->base = (unsigned char *)vendor->allocation + (ALIGNMENT - start % ALIGNMENT) % ALIGNMENT;
     for (size_t i = 0; i < vendor->memory_count; i++) {
         const rcvi_onednn_memory *m = &vendor->memories[i];
-        if (m->own) RCVI_TRY(judge(dnnl_memory_set_data_handle(m->memory, vendor->base + m->place), "tensor"));
+        if (m->own) RCVI_TRY(check_status(dnnl_memory_set_data_handle(m->memory, vendor->base + m->offset), "tensor"));
     }
     return RCV_OK;
 }
@@ -81,7 +80,7 @@ static rcv_status allocate(rcvi_vendor *vendor) {
 
 static bool is_gradient(int p) { return p >= RCVI_PORT_GRADIENT && p < RCVI_PORT_COUNT; }
 
-/* Which of the nine tensors it is, or is the gradient of. */
+/* The tensor (0 to 8) of a port, or the tensor whose gradient it is. */
 static int tensor_of(int p) {
     return p >= RCVI_PORT_BACKWARD_WEIGHTS ? p - RCVI_PORT_BACKWARD_WEIGHTS + RCVI_PORT_W : p % RCVI_PORT_GRADIENT;
 }
@@ -106,9 +105,9 @@ static int argument_of(int p) {
     return arguments[is_gradient(p) ? p : tensor_of(p)];
 }
 
-/* Describes a port: plain float32 as the caller has it, or as the primitive is asked to take it. */
-static rcv_status describe(const rcvi_vendor *vendor, const rcvi_onednn_block *b, int p, bool plain,
-                           dnnl_memory_desc_t *desc) {
+/* Creates the descriptor of a port: plain float32 as the caller's array, or as the primitive is asked to read it. */
+static rcv_status create_desc(const rcvi_vendor *vendor, const rcvi_onednn_block *b, int p, bool plain,
+                              dnnl_memory_desc_t *desc) {
     int64_t steps = vendor->steps, batch = vendor->batch, hidden = vendor->hidden, directions = vendor->directions;
     int tensor = tensor_of(p), dims = 4;
     int64_t shape[5] = {b->layers, directions, batch, hidden, 0};
@@ -128,17 +127,17 @@ static rcv_status describe(const rcvi_vendor *vendor, const rcvi_onednn_block *b
     } else if (tensor == RCVI_PORT_C0 || tensor == RCVI_PORT_C1) {
         single = true;
     }
-    return judge(rcvi_onednn_describe(desc, dims, shape, single ? dnnl_f32 : dnnl_bf16, tag), "tensor");
+    return check_status(rcvi_onednn_create_desc(desc, dims, shape, single ? dnnl_f32 : dnnl_bf16, tag), "tensor");
 }
 
-/* Whether a port needs memory of its own although the caller's array would do: the backward pass reads what the caller
- * need not keep; weights' gradients are summed up; an optional output is a place to write to in any case. */
-static bool is_kept(const rcvi_vendor *vendor, const rcvi_onednn_block *b, int p) {
+/* True if a port needs memory of its own although the layout of the caller's array would do: the backward pass reads what the
+ * caller need not keep; gradients of weights are accumulated; an optional output must be written in any case. */
+static bool needs_own_memory(const rcvi_vendor *vendor, const rcvi_onednn_block *b, int p) {
     switch (tensor_of(p)) {
     case RCVI_PORT_X: return false;
     case RCVI_PORT_Y: return !is_gradient(p) && vendor->training;
     case RCVI_PORT_W:
-    case RCVI_PORT_U: return is_gradient(p) || !rcvi_onednn_in_place(vendor, b);
+    case RCVI_PORT_U: return is_gradient(p) || !rcvi_onednn_weights_in_place(vendor, b);
     default: return is_written(p);
     }
 }
@@ -150,32 +149,32 @@ static rcv_status add_reorder(rcvi_vendor *vendor, rcvi_onednn_desc from, rcvi_o
     }
     dnnl_primitive_desc_t *desc = &vendor->reorder_desc;
     dnnl_engine_t engine = vendor->kind.engine;
-    RCVI_TRY(judge(dnnl_reorder_primitive_desc_create(desc, from, engine, to, engine, NULL), "reorder"));
+    RCVI_TRY(check_status(dnnl_reorder_primitive_desc_create(desc, from, engine, to, engine, NULL), "reorder"));
     dnnl_status_t status = dnnl_primitive_create(out, *desc);
     dnnl_primitive_desc_destroy(*desc);
     *desc = NULL;
-    RCVI_TRY(judge(status, "reorder"));
+    RCVI_TRY(check_status(status, "reorder"));
     vendor->reorders[vendor->reorder_count++] = *out;
     return RCV_OK;
 }
 
-/* A port with an outside, of which `inside` is what the primitive takes. */
-static rcv_status open_port(rcvi_vendor *vendor, const rcvi_onednn_block *b, int p, rcvi_onednn_desc inside,
-                            rcvi_onednn_port *out) {
+/* Creates a port to an array of the caller; `inside` is the layout that the primitive reads. */
+static rcv_status create_port(rcvi_vendor *vendor, const rcvi_onednn_block *b, int p, rcvi_onednn_desc inside,
+                              rcvi_onednn_port *out) {
     dnnl_memory_desc_t *owned = &vendor->plain_desc;
     memset(owned, 0, sizeof *owned);
-    RCVI_TRY(describe(vendor, b, p, true, owned));
-    rcvi_onednn_desc plain = rcvi_onednn_borrow(owned);
+    RCVI_TRY(create_desc(vendor, b, p, true, owned));
+    rcvi_onednn_desc plain = rcvi_onednn_desc_of(owned);
     rcv_status status = add_memory(vendor, plain, false, 0, &out->outside);
     out->inside = out->outside;
-    if (!status && (is_kept(vendor, b, p) || !dnnl_memory_desc_equal(plain, inside))) {
-        status = add_own(vendor, inside, out);
+    if (!status && (needs_own_memory(vendor, b, p) || !dnnl_memory_desc_equal(plain, inside))) {
+        status = add_own_memory(vendor, inside, out);
         if (!status) {
             status = is_written(p) ? add_reorder(vendor, inside, plain, &out->reorder)
                                    : add_reorder(vendor, plain, inside, &out->reorder);
         }
     }
-    rcvi_onednn_forget(owned);
+    rcvi_onednn_free_desc(owned);
     return status;
 }
 
@@ -187,14 +186,15 @@ static rcv_status add_port(rcvi_vendor *vendor, size_t index, int p) {
     int tensor = tensor_of(p);
     if (tensor == RCVI_PORT_BIAS || (tensor == RCVI_PORT_X && is_gradient(p) && !first) ||
         (tensor == RCVI_PORT_Y && !is_gradient(p) && !last)) {
-        return add_own(vendor, inside, &b->ports[p]);
+        return add_own_memory(vendor, inside, &b->ports[p]);
     }
     if (tensor == RCVI_PORT_X && !first) {
         b->ports[p].inside = vendor->blocks[index - 1].ports[RCVI_PORT_Y].inside;
         return RCV_OK;
     }
-    if (tensor == RCVI_PORT_Y && is_gradient(p) && !last) return RCV_OK; /* the next block's x: see link_block */
-    return open_port(vendor, b, p, inside, &b->ports[p]);
+    if (tensor == RCVI_PORT_Y && is_gradient(p) && !last)
+        return RCV_OK; /* it is the next block's dx: see set_arguments */
+    return create_port(vendor, b, p, inside, &b->ports[p]);
 }
 
 /* ---- blocks ---- */
@@ -203,8 +203,8 @@ static void add_argument(rcvi_onednn_pass *s, int argument, dnnl_memory_t memory
     s->arguments[s->argument_count++] = (dnnl_exec_arg_t){argument, memory};
 }
 
-/* The arguments of both passes, once all ports are there. */
-static void link_block(rcvi_vendor *vendor, size_t index) {
+/* Sets the arguments of both passes, after all ports were created. */
+static void set_arguments(rcvi_vendor *vendor, size_t index) {
     rcvi_onednn_block *b = &vendor->blocks[index];
     const int dy = RCVI_PORT_GRADIENT + RCVI_PORT_Y, dx = RCVI_PORT_GRADIENT + RCVI_PORT_X;
     if (vendor->training && index + 1 < vendor->block_count)
@@ -222,12 +222,12 @@ static size_t size_of(const rcvi_onednn_pass *s, dnnl_query_t what) {
     return desc ? dnnl_memory_desc_get_size(desc) : 0;
 }
 
-/* The workspace that the passes share, and the scratchpad that all primitives share. */
+/* Adds the workspace that both passes share, and the scratchpad that all primitives share. */
 static rcv_status add_workspace(rcvi_vendor *vendor, rcvi_onednn_block *b) {
     rcvi_onednn_port workspace = {0};
     if (vendor->training && size_of(&b->passes[0], dnnl_query_workspace_md)) {
-        RCVI_TRY(
-            add_own(vendor, dnnl_primitive_desc_query_md(b->passes[0].desc, dnnl_query_workspace_md, 0), &workspace));
+        RCVI_TRY(add_own_memory(vendor, dnnl_primitive_desc_query_md(b->passes[0].desc, dnnl_query_workspace_md, 0),
+                                &workspace));
     }
     for (int i = 0; i < (vendor->training ? 2 : 1); i++) {
         if (workspace.inside) add_argument(&b->passes[i], DNNL_ARG_WORKSPACE, workspace.inside);
@@ -242,19 +242,19 @@ static rcv_status add_workspace(rcvi_vendor *vendor, rcvi_onednn_block *b) {
 
 static rcv_status create_primitives(rcvi_vendor *vendor, rcvi_onednn_block *b) {
     for (int p = 0; p < RCVI_PORT_COUNT; p++)
-        if (is_used(vendor, p)) RCVI_TRY(describe(vendor, b, p, false, &b->descs[p]));
+        if (is_used(vendor, p)) RCVI_TRY(create_desc(vendor, b, p, false, &b->descs[p]));
     rcvi_onednn_pass *forward = &b->passes[0], *backward = &b->passes[1];
-    dnnl_status_t status = rcvi_onednn_forward(&vendor->kind, vendor->training, b->descs, &forward->desc);
-    RCVI_TRY(judge_pass(vendor, status, "forward pass"));
-    RCVI_TRY(judge_pass(vendor, dnnl_primitive_create(&forward->primitive, forward->desc), "forward pass"));
+    dnnl_status_t status = rcvi_onednn_create_forward(&vendor->kind, vendor->training, b->descs, &forward->desc);
+    RCVI_TRY(check_pass_status(vendor, status, "forward pass"));
+    RCVI_TRY(check_pass_status(vendor, dnnl_primitive_create(&forward->primitive, forward->desc), "forward pass"));
     if (!vendor->training) return RCV_OK;
-    status = rcvi_onednn_backward(&vendor->kind, b->descs, forward->desc, &backward->desc);
-    RCVI_TRY(judge_pass(vendor, status, "backward pass"));
-    return judge_pass(vendor, dnnl_primitive_create(&backward->primitive, backward->desc), "backward pass");
+    status = rcvi_onednn_create_backward(&vendor->kind, b->descs, forward->desc, &backward->desc);
+    RCVI_TRY(check_pass_status(vendor, status, "backward pass"));
+    return check_pass_status(vendor, dnnl_primitive_create(&backward->primitive, backward->desc), "backward pass");
 }
 
-/* Cuts the network into blocks. */
-static rcv_status cut(rcvi_vendor *vendor) {
+/* Divides the layers of the network into blocks. */
+static rcv_status split_into_blocks(rcvi_vendor *vendor) {
     const rcv_net *net = vendor->program->net;
     int64_t layers = net->options.layers, input = net->options.input, first = 0;
     vendor->blocks = rcvi_new(vendor->context, (size_t)layers, sizeof *vendor->blocks);
@@ -270,7 +270,7 @@ static rcv_status cut(rcvi_vendor *vendor) {
     return RCV_OK;
 }
 
-/* Places that blocks share: each as large as the largest that needs it. */
+/* Reserves memory that blocks share: as much as the block that needs most. */
 static void reserve_shared(rcvi_vendor *vendor) {
     int64_t layers = vendor->program->net->options.layers, rows = vendor->steps * vendor->batch, weights = 0;
     int64_t state = layers * vendor->directions * vendor->batch * vendor->hidden;
@@ -293,13 +293,14 @@ static void reserve_shared(rcvi_vendor *vendor) {
 }
 
 static rcv_status build(rcvi_vendor *vendor) {
-    RCVI_TRY(judge(dnnl_engine_create(&vendor->kind.engine, dnnl_cpu, 0), "engine"));
-    RCVI_TRY(judge(dnnl_stream_create(&vendor->stream, vendor->kind.engine, dnnl_stream_default_flags), "stream"));
-    RCVI_TRY(judge(dnnl_primitive_attr_create(&vendor->attributes), "attribute"));
-    RCVI_TRY(judge(dnnl_primitive_attr_set_scratchpad_mode(vendor->attributes, dnnl_scratchpad_mode_user),
-                   "scratchpad mode"));
+    RCVI_TRY(check_status(dnnl_engine_create(&vendor->kind.engine, dnnl_cpu, 0), "engine"));
+    RCVI_TRY(
+        check_status(dnnl_stream_create(&vendor->stream, vendor->kind.engine, dnnl_stream_default_flags), "stream"));
+    RCVI_TRY(check_status(dnnl_primitive_attr_create(&vendor->attributes), "attribute"));
+    RCVI_TRY(check_status(dnnl_primitive_attr_set_scratchpad_mode(vendor->attributes, dnnl_scratchpad_mode_user),
+                          "scratchpad mode"));
     vendor->kind.attributes = vendor->attributes;
-    RCVI_TRY(cut(vendor));
+    RCVI_TRY(split_into_blocks(vendor));
     for (size_t i = 0; i < vendor->block_count; i++) RCVI_TRY(create_primitives(vendor, &vendor->blocks[i]));
     reserve_shared(vendor);
     for (size_t i = 0; i < vendor->block_count; i++) {
@@ -307,7 +308,7 @@ static rcv_status build(rcvi_vendor *vendor) {
             if (is_used(vendor, p)) RCVI_TRY(add_port(vendor, i, p));
     }
     for (size_t i = 0; i < vendor->block_count; i++) {
-        link_block(vendor, i);
+        set_arguments(vendor, i);
         RCVI_TRY(add_workspace(vendor, &vendor->blocks[i]));
     }
     return RCV_OK;
@@ -315,7 +316,7 @@ static rcv_status build(rcvi_vendor *vendor) {
 
 /* ---- the network ---- */
 
-/* The schedule has made sure that the cell is one of these, whatever its name: they differ in states, gates and maps. */
+/* The schedule has checked that the cell is one of these, whatever its name: they differ in states, gates and operations. */
 static rcvi_onednn_cell cell_of(const rcv_net *net) {
     const rcvi_graph *graph = &net->layers[0].forward;
     if (graph->state_count == 2) return RCVI_ONEDNN_LSTM;
@@ -337,15 +338,15 @@ static void find_buffers(rcvi_vendor *vendor) {
     }
 }
 
-/* oneDNN asks OpenMP how many threads there are; with another runtime beneath it, it has its own mind. */
-static void find_threads(rcvi_vendor *vendor) {
+/* oneDNN uses as many threads as OpenMP reports; with another runtime this has no effect. */
+static void find_openmp_functions(rcvi_vendor *vendor) {
     void *get = dlsym(RTLD_DEFAULT, "omp_get_max_threads"), *set = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
     if (!get || !set) return;
-    memcpy(&vendor->get_threads, &get, sizeof get); /* a function's address by way of data, as POSIX has it */
+    memcpy(&vendor->get_threads, &get, sizeof get); /* POSIX: convert a data pointer to a function pointer */
     memcpy(&vendor->set_threads, &set, sizeof set);
 }
 
-/* OpenMP's threads are gone in a child of fork(), and it would wait for them. */
+/* A child of fork() does not have OpenMP's threads, and OpenMP would wait for them. */
 static rcv_status check_threads(const rcvi_program *program) {
     if (!rcvi_is_forked() || program->rungs.threads <= 1) return RCV_OK;
     return rcvi_fail(RCV_UNSUPPORTED,
@@ -353,7 +354,8 @@ static rcv_status check_threads(const rcvi_program *program) {
                      (long long)program->rungs.threads);
 }
 
-/* Some small allocations oneDNN (2.6) uses without a look at them: what a network needs, about 100 KB a layer, must be there before. */
+/* oneDNN 2.6 uses some small allocations without a check. So this checks first that 1 MB for each layer is available; a layer needs
+ * about 100 KB. */
 static rcv_status check_memory(const rcvi_vendor *vendor) {
     size_t bytes = (size_t)(vendor->program->net->options.layers + 1) << 20;
     void *there = malloc(bytes);
@@ -371,7 +373,7 @@ static void build_all(void *user) {
     b->status = build(b->vendor);
 }
 
-/* A primitive whose making was interrupted stays in oneDNN's cache as one that is being made. */
+/* A primitive whose creation was interrupted stays in oneDNN's cache as one that is being created. */
 static void clear_cache(void) {
     int capacity = 0;
     if (dnnl_get_primitive_cache_capacity(&capacity) == dnnl_success &&
@@ -390,7 +392,7 @@ rcv_status rcvi_onednn_call(rcvi_vendor *vendor, void (*work)(void *user), void 
     return rcvi_fail(RCV_NO_MEMORY, "oneDNN has no memory left");
 }
 
-/* Everything but the memory. Primitives are cut to the number of threads that there are when they are made. */
+/* Creates everything but the memory. Primitives are specialised for the number of threads at their creation. */
 static rcv_status prepare(const rcvi_program *program, rcvi_vendor **out) {
     const rcv_net *net = program->net;
     *out = NULL;
@@ -410,7 +412,7 @@ static rcv_status prepare(const rcvi_program *program, rcvi_vendor **out) {
     vendor->training = program->options.training;
     vendor->backward_stale = true;
     find_buffers(vendor);
-    find_threads(vendor);
+    find_openmp_functions(vendor);
     building made = {.vendor = vendor};
     rcv_status status = check_memory(vendor);
     if (!status) status = rcvi_onednn_call(vendor, build_all, &made);
@@ -453,12 +455,12 @@ void rcvi_vendor_free(rcvi_vendor *vendor) {
             if (b->passes[k].primitive) dnnl_primitive_destroy(b->passes[k].primitive);
             if (b->passes[k].desc) dnnl_primitive_desc_destroy(b->passes[k].desc);
         }
-        for (int p = 0; p < RCVI_PORT_COUNT; p++) rcvi_onednn_forget(&b->descs[p]);
+        for (int p = 0; p < RCVI_PORT_COUNT; p++) rcvi_onednn_free_desc(&b->descs[p]);
     }
     for (size_t i = 0; i < vendor->memory_count; i++) dnnl_memory_destroy(vendor->memories[i].memory);
     for (size_t i = 0; i < vendor->reorder_count; i++) dnnl_primitive_destroy(vendor->reorders[i]);
     if (vendor->reorder_desc) dnnl_primitive_desc_destroy(vendor->reorder_desc);
-    rcvi_onednn_forget(&vendor->plain_desc);
+    rcvi_onednn_free_desc(&vendor->plain_desc);
     if (vendor->attributes) dnnl_primitive_attr_destroy(vendor->attributes);
     if (vendor->stream) dnnl_stream_destroy(vendor->stream);
     if (vendor->kind.engine) dnnl_engine_destroy(vendor->kind.engine);

@@ -1,4 +1,4 @@
-/* What the building and the running of a network by oneDNN share. */
+/* The structures that building (onednn.c) and running (run.c) a network by oneDNN share. */
 #ifndef RCVI_CPU_VENDOR_ONEDNN_H
 #define RCVI_CPU_VENDOR_ONEDNN_H
 
@@ -10,9 +10,9 @@ enum { RCVI_PORT_BACKWARD_WEIGHTS = RCVI_PORT_COUNT, RCVI_PORT_TOTAL = RCVI_PORT
 
 typedef struct {
     dnnl_memory_t outside; /* the caller's array; NULL where there is none */
-    dnnl_memory_t inside;  /* what the primitive takes; the same where that is the caller's array */
+    dnnl_memory_t inside;  /* what the primitive reads or writes; equal to outside where that is the caller's array */
     dnnl_primitive_t reorder;
-    size_t bytes; /* inside, where that is ours */
+    size_t bytes; /* of inside, where that is our memory */
 } rcvi_onednn_port;
 
 typedef struct {
@@ -31,8 +31,8 @@ typedef struct {
 
 typedef struct {
     dnnl_memory_t memory;
-    bool own;     /* its bytes are ours */
-    size_t place; /* then: from the start of our memory */
+    bool own;      /* its bytes are in our allocation, */
+    size_t offset; /* at this offset */
 } rcvi_onednn_memory;
 
 struct rcvi_vendor {
@@ -49,25 +49,25 @@ struct rcvi_vendor {
     size_t memory_count, memory_capacity;
     dnnl_primitive_t *reorders;
     size_t reorder_count, reorder_capacity;
-    dnnl_primitive_desc_t reorder_desc;   /* of the reorder that is being made, */
-    dnnl_memory_desc_t plain_desc;        /* and of the port: here, so that an exception leaves none behind */
+    dnnl_primitive_desc_t reorder_desc;   /* of the reorder that is being created, */
+    dnnl_memory_desc_t plain_desc;        /* and of the port: fields, so that they are freed after an exception */
     int buffers[RCVI_ROLE_COUNT][2];      /* the program's buffer of a role and state, or RCVI_NONE */
-    size_t bytes;                         /* of our memory; below, places in it */
+    size_t bytes;                         /* of our memory; the next fields are offsets in it */
     size_t scratch, staging, zeros, sink; /* shared scratchpad; weights in our gates' order; absent inputs; outputs */
     void *allocation;
     unsigned char *base;   /* our memory */
-    bool backward_stale;   /* parameters changed since the backward pass laid them out */
-    dnnl_status_t failure; /* the first of a pass */
+    bool backward_stale;   /* parameters changed since the backward pass converted them */
+    dnnl_status_t failure; /* first failed status of a pass, or dnnl_success */
     int (*get_threads)(void);
     void (*set_threads)(int);
 };
 
-/* Whether a block's weights lie in the caller's array as the plain description says: one matrix, its gates in order. */
-static inline bool rcvi_onednn_in_place(const rcvi_vendor *vendor, const rcvi_onednn_block *block) {
+/* True if a block's weights in the caller's array have the plain layout: one matrix, its gates in oneDNN's order. */
+static inline bool rcvi_onednn_weights_in_place(const rcvi_vendor *vendor, const rcvi_onednn_block *block) {
     return block->layers * vendor->directions == 1 && vendor->kind.cell != RCVI_ONEDNN_GRU;
 }
 
-/* Calls into oneDNN stand inside of `work`: the program's number of threads holds there, and an exception that leaves it is a status. */
+/* Runs `work`, which calls oneDNN, with the program's number of threads. An exception from it becomes a status. */
 rcv_status rcvi_onednn_call(rcvi_vendor *vendor, void (*work)(void *user), void *user);
 
 #endif

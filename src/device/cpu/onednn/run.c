@@ -1,4 +1,4 @@
-/* The passes of a network by oneDNN. */
+/* Runs the passes of a network by oneDNN: attaches the caller's arrays, converts weights and gradients, executes primitives. */
 #include "device/cpu/onednn/onednn.h"
 
 #include <math.h>
@@ -26,42 +26,43 @@ static float *state_of(const call *c, const rcvi_onednn_block *b, rcvi_role role
     return whole ? whole + b->first * vendor->directions * vendor->batch * vendor->hidden : NULL;
 }
 
-static float *own(const rcvi_vendor *vendor, size_t place) { return (float *)(void *)(vendor->base + place); }
+static float *own_memory(const rcvi_vendor *vendor, size_t offset) { return (float *)(void *)(vendor->base + offset); }
 
-static void expect(rcvi_vendor *vendor, dnnl_status_t status) {
+static void record_failure(rcvi_vendor *vendor, dnnl_status_t status) {
     if (!vendor->failure) vendor->failure = status;
 }
 
 static void attach(rcvi_vendor *vendor, const rcvi_onednn_port *port, const float *outside) {
-    expect(vendor, dnnl_memory_set_data_handle(port->outside, (void *)outside));
+    record_failure(vendor, dnnl_memory_set_data_handle(port->outside, (void *)outside));
 }
 
 static void reorder(rcvi_vendor *vendor, const rcvi_onednn_port *port, dnnl_memory_t from, dnnl_memory_t to) {
     dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-    expect(vendor, dnnl_primitive_execute(port->reorder, vendor->stream, 2, arguments));
+    record_failure(vendor, dnnl_primitive_execute(port->reorder, vendor->stream, 2, arguments));
 }
 
-/* An input before the primitive runs; an absent one is zeros. */
-static void give(rcvi_vendor *vendor, const rcvi_onednn_port *port, const float *outside) {
-    attach(vendor, port, outside ? outside : own(vendor, vendor->zeros));
+/* Provides an input before the primitive runs; an absent one is zeros. */
+static void load_input(rcvi_vendor *vendor, const rcvi_onednn_port *port, const float *outside) {
+    attach(vendor, port, outside ? outside : own_memory(vendor, vendor->zeros));
     if (port->reorder) reorder(vendor, port, port->outside, port->inside);
 }
 
-/* An output after the primitive ran; where it is the caller's array itself, that was attached before. */
-static void take(rcvi_vendor *vendor, const rcvi_onednn_port *port, float *outside) {
+/* Copies an output after the primitive ran; where it is the caller's array itself, that was attached before. */
+static void store_output(rcvi_vendor *vendor, const rcvi_onednn_port *port, float *outside) {
     if (!port->reorder || !outside) return;
     attach(vendor, port, outside);
     reorder(vendor, port, port->inside, port->outside);
 }
 
 static void execute(rcvi_vendor *vendor, const rcvi_onednn_pass *pass) {
-    expect(vendor, dnnl_primitive_execute(pass->primitive, vendor->stream, pass->argument_count, pass->arguments));
+    record_failure(vendor,
+                   dnnl_primitive_execute(pass->primitive, vendor->stream, pass->argument_count, pass->arguments));
 }
 
 /* ---- parameters ---- */
 
-/* The place in our order of a gate in oneDNN's: a GRU's r and z change places; its fourth bias is the candidate's of
- * the recurrent product. */
+/* Index in our order of a gate in oneDNN's order: r and z of a GRU are exchanged; its fourth bias is the candidate's bias of the
+ * recurrent product. */
 static int64_t gate_of(const rcvi_vendor *vendor, int64_t gate) {
     static const int64_t gru[] = {1, 0, 2, 2};
     return vendor->kind.cell == RCVI_ONEDNN_GRU ? gru[gate] : gate;
@@ -73,10 +74,10 @@ static int64_t offset_of(const rcvi_vendor *vendor, int64_t layer, int64_t direc
     return net->parameters[(layer * vendor->directions + direction) * each + which].offset;
 }
 
-/* The block's matrices gate by gate, from the flat array to the staging place. */
-static void stage(const rcvi_vendor *vendor, const rcvi_onednn_block *b, int which, const float *parameters) {
+/* Copies the block's matrices gate by gate from the flat array of parameters to the staging buffer. */
+static void gather_weights(const rcvi_vendor *vendor, const rcvi_onednn_block *b, int which, const float *parameters) {
     int64_t columns = which == WEIGHT_IH ? b->input : vendor->hidden, size = vendor->hidden * columns;
-    float *to = own(vendor, vendor->staging);
+    float *to = own_memory(vendor, vendor->staging);
     for (int64_t l = 0; l < b->layers; l++) {
         for (int64_t d = 0; d < vendor->directions; d++) {
             const float *from = parameters + offset_of(vendor, b->first + l, d, which);
@@ -86,60 +87,61 @@ static void stage(const rcvi_vendor *vendor, const rcvi_onednn_block *b, int whi
     }
 }
 
-static void merge(float *to, const float *from, int64_t count, bool overwrite) {
+static void copy_or_add(float *to, const float *from, int64_t count, bool overwrite) {
     for (int64_t i = 0; i < count; i++) to[i] = overwrite ? from[i] : to[i] + from[i];
 }
 
-/* And back. */
-static void unstage(const rcvi_vendor *vendor, const rcvi_onednn_block *b, int which, float *gradients,
-                    bool overwrite) {
+/* Copies or adds the block's gradients from the staging buffer to the flat array. */
+static void scatter_gradients(const rcvi_vendor *vendor, const rcvi_onednn_block *b, int which, float *gradients,
+                              bool overwrite) {
     int64_t columns = which == WEIGHT_IH ? b->input : vendor->hidden, size = vendor->hidden * columns;
-    const float *from = own(vendor, vendor->staging);
+    const float *from = own_memory(vendor, vendor->staging);
     for (int64_t l = 0; l < b->layers; l++) {
         for (int64_t d = 0; d < vendor->directions; d++) {
             float *to = gradients + offset_of(vendor, b->first + l, d, which);
             for (int64_t g = 0; g < vendor->gates; g++, from += size)
-                merge(to + gate_of(vendor, g) * size, from, size, overwrite);
+                copy_or_add(to + gate_of(vendor, g) * size, from, size, overwrite);
         }
     }
 }
 
-/* W and U for a pass: `ports` are those two. */
-static void give_weights(rcvi_vendor *vendor, const rcvi_onednn_block *b, const rcvi_onednn_port *ports,
+/* Loads W and U for a pass; ports: [2]. */
+static void load_weights(rcvi_vendor *vendor, const rcvi_onednn_block *b, const rcvi_onednn_port *ports,
                          const float *parameters, bool changed) {
     for (int which = WEIGHT_IH; which <= WEIGHT_HH; which++) {
-        bool in_place = rcvi_onednn_in_place(vendor, b);
+        bool in_place = rcvi_onednn_weights_in_place(vendor, b);
         if (!changed && ports[which].reorder) continue;
-        if (!in_place) stage(vendor, b, which, parameters);
-        give(vendor, &ports[which],
-             in_place ? parameters + offset_of(vendor, b->first, 0, which) : own(vendor, vendor->staging));
+        if (!in_place) gather_weights(vendor, b, which, parameters);
+        load_input(vendor, &ports[which],
+                   in_place ? parameters + offset_of(vendor, b->first, 0, which) : own_memory(vendor, vendor->staging));
     }
 }
 
-static void take_weights(rcvi_vendor *vendor, const rcvi_onednn_block *b, float *gradients, bool overwrite) {
+static void store_weight_gradients(rcvi_vendor *vendor, const rcvi_onednn_block *b, float *gradients, bool overwrite) {
     const rcvi_onednn_port *ports = &b->ports[RCVI_PORT_GRADIENT + RCVI_PORT_W];
     for (int which = WEIGHT_IH; which <= WEIGHT_HH; which++) {
-        bool straight = overwrite && rcvi_onednn_in_place(vendor, b);
-        take(vendor, &ports[which],
-             straight ? gradients + offset_of(vendor, b->first, 0, which) : own(vendor, vendor->staging));
-        if (!straight) unstage(vendor, b, which, gradients, overwrite);
+        bool direct = overwrite && rcvi_onednn_weights_in_place(vendor, b);
+        store_output(vendor, &ports[which],
+                     direct ? gradients + offset_of(vendor, b->first, 0, which) : own_memory(vendor, vendor->staging));
+        if (!direct) scatter_gradients(vendor, b, which, gradients, overwrite);
     }
 }
 
 static float *inside_of(rcvi_vendor *vendor, const rcvi_onednn_port *port) {
     void *bytes = NULL;
-    expect(vendor, dnnl_memory_get_data_handle(port->inside, &bytes));
+    record_failure(vendor, dnnl_memory_get_data_handle(port->inside, &bytes));
     return bytes;
 }
 
-/* oneDNN has one bias a gate, the sum of our two; only a GRU's candidate has two there too. */
-static bool stands_for(const rcvi_vendor *vendor, int64_t gate, int which) {
+/* True if our bias `which` is part of oneDNN's bias of a gate. oneDNN has one bias a gate, the sum of our two; only a GRU's
+ * candidate has two. */
+static bool contributes_to(const rcvi_vendor *vendor, int64_t gate, int which) {
     if (vendor->kind.cell != RCVI_ONEDNN_GRU || gate < 2) return true;
     return (gate == 2) == (which == BIAS_IH);
 }
 
-static void give_bias(rcvi_vendor *vendor, const rcvi_onednn_block *b, const float *parameters) {
-    if (vendor->program->net->options.no_bias) return; /* zeros, as they were made */
+static void load_bias(rcvi_vendor *vendor, const rcvi_onednn_block *b, const float *parameters) {
+    if (vendor->program->net->options.no_bias) return; /* they are zeros from the allocation */
     int64_t hidden = vendor->hidden;
     float *to = inside_of(vendor, &b->ports[RCVI_PORT_BIAS]);
     for (int64_t l = 0; l < b->layers; l++) {
@@ -148,14 +150,15 @@ static void give_bias(rcvi_vendor *vendor, const rcvi_onednn_block *b, const flo
                 memset(to, 0, (size_t)hidden * sizeof *to);
                 for (int which = BIAS_IH; which <= BIAS_HH; which++) {
                     const float *from = parameters + offset_of(vendor, b->first + l, d, which);
-                    if (stands_for(vendor, g, which)) merge(to, from + gate_of(vendor, g) * hidden, hidden, false);
+                    if (contributes_to(vendor, g, which))
+                        copy_or_add(to, from + gate_of(vendor, g) * hidden, hidden, false);
                 }
             }
         }
     }
 }
 
-static void take_bias(rcvi_vendor *vendor, const rcvi_onednn_block *b, float *gradients, bool overwrite) {
+static void store_bias_gradients(rcvi_vendor *vendor, const rcvi_onednn_block *b, float *gradients, bool overwrite) {
     if (vendor->program->net->options.no_bias) return;
     int64_t hidden = vendor->hidden;
     const float *from = inside_of(vendor, &b->ports[RCVI_PORT_GRADIENT + RCVI_PORT_BIAS]);
@@ -164,14 +167,15 @@ static void take_bias(rcvi_vendor *vendor, const rcvi_onednn_block *b, float *gr
             for (int64_t g = 0; g < vendor->bias_gates; g++, from += hidden) {
                 for (int which = BIAS_IH; which <= BIAS_HH; which++) {
                     float *to = gradients + offset_of(vendor, b->first + l, d, which);
-                    if (stands_for(vendor, g, which)) merge(to + gate_of(vendor, g) * hidden, from, hidden, overwrite);
+                    if (contributes_to(vendor, g, which))
+                        copy_or_add(to + gate_of(vendor, g) * hidden, from, hidden, overwrite);
                 }
             }
         }
     }
 }
 
-/* oneDNN adds to the gradients of weights and biases. */
+/* Clears the gradients of weights and biases, to which oneDNN adds. */
 static void clear_gradients(rcvi_vendor *vendor, const rcvi_onednn_block *b) {
     for (int tensor = RCVI_PORT_W; tensor <= RCVI_PORT_BIAS; tensor++) {
         const rcvi_onednn_port *port = &b->ports[RCVI_PORT_GRADIENT + tensor];
@@ -191,17 +195,17 @@ static void forward(const call *c) {
     for (size_t i = 0; i < vendor->block_count; i++) {
         const rcvi_onednn_block *b = &vendor->blocks[i];
         const rcvi_onednn_port *ports = b->ports, *out = &ports[RCVI_PORT_Y];
-        give_weights(vendor, b, &ports[RCVI_PORT_W], parameters, changed);
-        if (changed) give_bias(vendor, b, parameters);
-        if (i == 0) give(vendor, &ports[RCVI_PORT_X], pointer_of(c, RCVI_X, 0));
+        load_weights(vendor, b, &ports[RCVI_PORT_W], parameters, changed);
+        if (changed) load_bias(vendor, b, parameters);
+        if (i == 0) load_input(vendor, &ports[RCVI_PORT_X], pointer_of(c, RCVI_X, 0));
         for (int s = 0; s < state_count(vendor); s++)
-            give(vendor, &ports[RCVI_PORT_H0 + s], state_of(c, b, RCVI_INITIAL, (size_t)s));
+            load_input(vendor, &ports[RCVI_PORT_H0 + s], state_of(c, b, RCVI_INITIAL, (size_t)s));
         bool last = i + 1 == vendor->block_count;
         if (last && !out->reorder) attach(vendor, out, y);
         execute(vendor, &b->passes[0]);
-        if (last) take(vendor, out, y);
+        if (last) store_output(vendor, out, y);
         for (int s = 0; s < state_count(vendor); s++)
-            take(vendor, &ports[RCVI_PORT_H1 + s], state_of(c, b, RCVI_FINAL, (size_t)s));
+            store_output(vendor, &ports[RCVI_PORT_H1 + s], state_of(c, b, RCVI_FINAL, (size_t)s));
     }
     vendor->backward_stale |= changed;
 }
@@ -213,25 +217,25 @@ static void backward(const call *c) {
     for (size_t i = vendor->block_count; i-- > 0;) {
         const rcvi_onednn_block *b = &vendor->blocks[i];
         const rcvi_onednn_port *gradient = &b->ports[RCVI_PORT_GRADIENT];
-        give_weights(vendor, b, &b->ports[RCVI_PORT_BACKWARD_WEIGHTS], parameters, vendor->backward_stale);
-        if (i + 1 == vendor->block_count) give(vendor, &b->ports[DY], pointer_of(c, RCVI_DY, 0));
+        load_weights(vendor, b, &b->ports[RCVI_PORT_BACKWARD_WEIGHTS], parameters, vendor->backward_stale);
+        if (i + 1 == vendor->block_count) load_input(vendor, &b->ports[DY], pointer_of(c, RCVI_DY, 0));
         for (int s = 0; s < state_count(vendor); s++)
-            give(vendor, &gradient[RCVI_PORT_H1 + s], state_of(c, b, RCVI_DFINAL, (size_t)s));
-        if (i == 0 && !b->ports[DX].reorder) attach(vendor, &b->ports[DX], dx ? dx : own(vendor, vendor->sink));
+            load_input(vendor, &gradient[RCVI_PORT_H1 + s], state_of(c, b, RCVI_DFINAL, (size_t)s));
+        if (i == 0 && !b->ports[DX].reorder) attach(vendor, &b->ports[DX], dx ? dx : own_memory(vendor, vendor->sink));
         clear_gradients(vendor, b);
         execute(vendor, &b->passes[1]);
-        if (i == 0) take(vendor, &b->ports[DX], dx);
+        if (i == 0) store_output(vendor, &b->ports[DX], dx);
         for (int s = 0; s < state_count(vendor); s++)
-            take(vendor, &gradient[RCVI_PORT_H0 + s], state_of(c, b, RCVI_DINITIAL, (size_t)s));
+            store_output(vendor, &gradient[RCVI_PORT_H0 + s], state_of(c, b, RCVI_DINITIAL, (size_t)s));
         if (!gradients) continue;
-        take_weights(vendor, b, gradients, c->binding->overwrite);
-        take_bias(vendor, b, gradients, c->binding->overwrite);
+        store_weight_gradients(vendor, b, gradients, c->binding->overwrite);
+        store_bias_gradients(vendor, b, gradients, c->binding->overwrite);
     }
     vendor->backward_stale = false;
 }
 
 /* Makes a failure visible in every output of the pass. */
-static void poison(const call *c, bool backward_pass) {
+static void fill_outputs_with_nan(const call *c, bool backward_pass) {
     const rcvi_program *program = c->vendor->program;
     for (size_t i = 0; i < program->external_count; i++) {
         const rcvi_buffer *buffer = &program->buffers[program->externals[i]];
@@ -245,13 +249,13 @@ static void poison(const call *c, bool backward_pass) {
 static void run_forward(void *user) {
     const call *c = user;
     forward(c);
-    expect(c->vendor, dnnl_stream_wait(c->vendor->stream));
+    record_failure(c->vendor, dnnl_stream_wait(c->vendor->stream));
 }
 
 static void run_backward(void *user) {
     const call *c = user;
     backward(c);
-    expect(c->vendor, dnnl_stream_wait(c->vendor->stream));
+    record_failure(c->vendor, dnnl_stream_wait(c->vendor->stream));
 }
 
 rcv_status rcvi_vendor_run(rcvi_vendor *vendor, bool backward_pass, const rcvi_binding *binding) {
@@ -262,6 +266,6 @@ rcv_status rcvi_vendor_run(rcvi_vendor *vendor, bool backward_pass, const rcvi_b
         status = rcvi_fail(RCV_NO_MEMORY, "oneDNN has no memory left for a pass");
     else if (!status && vendor->failure)
         status = rcvi_fail(RCV_UNSUPPORTED, "oneDNN failed in a pass with status %d", (int)vendor->failure);
-    if (status) poison(&c, backward_pass);
+    if (status) fill_outputs_with_nan(&c, backward_pass);
     return status;
 }

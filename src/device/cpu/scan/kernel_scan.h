@@ -1,14 +1,14 @@
-/* A linear recurrence of one type, columns side by side in vectors whose carries stay in registers for all steps of a
- * stretch. Included once a type, without a guard on purpose. Expects
+/* Template of the scan kernels of one type: adjacent columns in vectors, whose carries stay in registers for all steps of a segment.
+ * Included once a type, without a guard on purpose. Expects
  *
- *   TYPE             the word that ends every name
- *   CARRY, ELEMENT   what is carried, and what lies in memory
- *   BITS             the signed integer of a carry's size
- *   LEAST_NORMAL     of the carries
+ *   TYPE             the suffix of all names
+ *   CARRY, ELEMENT   type of a carry, and of an element in memory
+ *   BITS             signed integer type of the size of a carry
+ *   LEAST_NORMAL     smallest normal number of CARRY
  *   WIDEN, NARROW    a vector of carries from one of elements, and back
- *   FUSED(sum, x, y) of vectors of carries
- *   STREAM(to, x, y) two vectors of elements beside each other, past the caches
- *   SCAN_VECTORS     of carries that there are registers for, a power of two
+ *   FUSED(sum, x, y) fused multiply-add of vectors of carries
+ *   STREAM(to, x, y) non-temporal store of two adjacent vectors of elements
+ *   SCAN_VECTORS     vectors of carries that fit the registers, a power of two
  *   REGISTER         as kernels/peak.h describes it
  *
  * Columns that do not fill a vector go through a padded copy, so that a value does not depend on its position. */
@@ -20,10 +20,10 @@
 #define ELEMENT_BYTES ((int)(LANES * sizeof(ELEMENT)))
 #define INLINE static inline __attribute__((always_inline))
 #define EACH _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++)
-/* Vectors of a cache line, as far as there are registers for them, and at least two. */
+/* Vectors in a cache line: at least two, at most four, for which there are registers. */
 #define LINE_VECTORS (64 / ELEMENT_BYTES < 2 ? 2 : 64 / ELEMENT_BYTES > 4 ? 4 : 64 / ELEMENT_BYTES)
 #define OF_LINE _Pragma("GCC unroll 4") for (int i = 0; i < line; i++)
-/* Two vectors beside each other, which one instruction may load or store; `vectors` is 1 or even. */
+/* Loops over pairs of adjacent vectors, which one instruction may load or store; `vectors` is 1 or even. */
 #define EACH_PAIR _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v += 2)
 #define OF_PAIR(...)                                                                                                   \
     do {                                                                                                               \
@@ -73,8 +73,8 @@ INLINE void NAME(store_pair)(ELEMENT *to, const NAME(carries) * values, const in
     if (vectors > 1) NAME(store)(to + LANES, values[1], part);
 }
 
-/* What is to become a line in memory, one after the other: written in turns with another one's, half a line often leaves
- * long before the rest. */
+/* Stores a cache line with consecutive instructions: if non-temporal stores of two lines alternate, a write-combining buffer is often
+ * flushed when only half of its line is complete. */
 INLINE void NAME(store_line)(ELEMENT *to, const NAME(carries) * values, const int line, const int part,
                              const bool streamed) {
     _Pragma("GCC unroll 4") for (int v = 0; v < line; v += 2)
@@ -110,24 +110,24 @@ INLINE NAME(carries) NAME(larger)(NAME(carries) x, NAME(carries) y) {
     return (NAME(carries))((mask & (NAME(carry_bits))x) | (~mask & (NAME(carry_bits))y));
 }
 
-/* Of the same columns, where the next tile will read them. */
+/* Prefetches the same columns of the next tile. */
 INLINE void NAME(fetch)(const ELEMENT *from, int64_t ahead, const int vectors) {
     for (int i = 0; i < vectors * ELEMENT_BYTES; i += 64)
         __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)(ahead + i)), 0, 2);
 }
 
-/* A tile is steps done .. done + steps - 1 of a stretch; `ahead` is how many bytes behind its rows those of the next tile
- * are, or 0. These are handed on in registers: what is stored and loaded again at once may wait for all stores before it,
- * and those go to memory. */
+/* A tile is steps done .. done + steps - 1 of a segment; `ahead` is the distance in bytes from a row to the same row of the next
+ * tile, or 0. These are function arguments, in registers, not fields of a struct: a load of a value that was just stored may wait
+ * for all stores before it, and those go to memory. */
 
 /* ---- columns first .. first + vectors * LANES - 1 of a tile ----------------------------------------------------- */
 
-INLINE void NAME(forward_block)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
+INLINE void NAME(forward_block)(const rcvi_scan_segment *segment, int64_t done, int64_t steps, int64_t ahead,
                                 int64_t first, const int vectors, const int part, const bool streamed, CARRY *carry) {
-    const int64_t step = stretch->step, b_step = stretch->b_step;
-    const ELEMENT *a = (const ELEMENT *)stretch->a + done * step + first;
-    const ELEMENT *b = (const ELEMENT *)stretch->b + done * b_step + first;
-    ELEMENT *to = (ELEMENT *)stretch->h + done * step + first;
+    const int64_t step = segment->step, b_step = segment->b_step;
+    const ELEMENT *a = (const ELEMENT *)segment->a + done * step + first;
+    const ELEMENT *b = (const ELEMENT *)segment->b + done * b_step + first;
+    ELEMENT *to = (ELEMENT *)segment->h + done * step + first;
     NAME(carries) h[SCAN_VECTORS];
     EACH h[v] = NAME(load_carry)(carry + first + v * LANES, part);
     for (int64_t left = steps; left > 0; left--, a += step, b += b_step, to += step) {
@@ -146,8 +146,8 @@ INLINE void NAME(forward_block)(const rcvi_scan_segment *stretch, int64_t done, 
     EACH NAME(store_carry)(carry + first + v * LANES, h[v], part);
 }
 
-/* One step, where the state before it lies in `states`, or in `before`. a g is rounded before dh is added: it is what one
- * stretch hands to the next. */
+/* One step; the state before it is in `states`, or in `before` where `edge`. a g is rounded before dh is added, as it is when one
+ * segment passes it to the next. */
 INLINE void NAME(backward_step)(const ELEMENT *a, const ELEMENT *dh, const ELEMENT *states, const CARRY *before,
                                 const bool edge, ELEMENT *da, ELEMENT *db, const int vectors, const int part,
                                 const bool streamed, NAME(carries) * c) {
@@ -165,31 +165,32 @@ INLINE void NAME(backward_step)(const ELEMENT *a, const ELEMENT *dh, const ELEME
     }
 }
 
-/* The step visited last, where the state before it is given. By itself: a block that also knew whether it ends a stretch had to keep that
- * on the stack, and a load from there waited for the streamed stores (by its place in a cache line, so in one process of four). */
-INLINE void NAME(backward_edge)(const rcvi_scan_segment *stretch, int64_t first, const int vectors, const int part,
+/* The step visited last, where the state before it is given. It is a function of its own: a block that also handled this step had to
+ * keep a flag on the stack, and loads of the flag waited for the non-temporal stores (depending on the address of the stack, in
+ * about one process of four). */
+INLINE void NAME(backward_edge)(const rcvi_scan_segment *segment, int64_t first, const int vectors, const int part,
                                 CARRY *carry) {
-    const int64_t done = stretch->steps - 1;
-    const ELEMENT *a = (const ELEMENT *)stretch->a + done * stretch->step + first;
-    const ELEMENT *dh = (const ELEMENT *)stretch->b + done * stretch->b_step + first;
-    const CARRY *before = (const CARRY *)stretch->before + first;
-    ELEMENT *da = (ELEMENT *)stretch->da + done * stretch->da_step + first;
-    ELEMENT *db = (ELEMENT *)stretch->db + done * stretch->db_step + first;
+    const int64_t done = segment->steps - 1;
+    const ELEMENT *a = (const ELEMENT *)segment->a + done * segment->step + first;
+    const ELEMENT *dh = (const ELEMENT *)segment->b + done * segment->b_step + first;
+    const CARRY *before = (const CARRY *)segment->before + first;
+    ELEMENT *da = (ELEMENT *)segment->da + done * segment->da_step + first;
+    ELEMENT *db = (ELEMENT *)segment->db + done * segment->db_step + first;
     NAME(carries) c[SCAN_VECTORS];
     EACH c[v] = NAME(load_carry)(carry + first + v * LANES, part);
     NAME(backward_step)(a, dh, NULL, before, true, da, db, vectors, part, false, c);
     EACH NAME(store_carry)(carry + first + v * LANES, c[v], part);
 }
 
-INLINE void NAME(backward_block)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
+INLINE void NAME(backward_block)(const rcvi_scan_segment *segment, int64_t done, int64_t steps, int64_t ahead,
                                  int64_t first, const int vectors, const int part, const bool streamed, CARRY *carry) {
-    const int64_t step = stretch->step, b_step = stretch->b_step;
-    const int64_t da_step = stretch->da_step, db_step = stretch->db_step;
-    const ELEMENT *a = (const ELEMENT *)stretch->a + done * step + first;
-    const ELEMENT *dh = (const ELEMENT *)stretch->b + done * b_step + first;
-    const ELEMENT *states = (const ELEMENT *)stretch->states + done * step + first;
-    ELEMENT *da = (ELEMENT *)stretch->da + done * da_step + first;
-    ELEMENT *db = (ELEMENT *)stretch->db + done * db_step + first;
+    const int64_t step = segment->step, b_step = segment->b_step;
+    const int64_t da_step = segment->da_step, db_step = segment->db_step;
+    const ELEMENT *a = (const ELEMENT *)segment->a + done * step + first;
+    const ELEMENT *dh = (const ELEMENT *)segment->b + done * b_step + first;
+    const ELEMENT *states = (const ELEMENT *)segment->states + done * step + first;
+    ELEMENT *da = (ELEMENT *)segment->da + done * da_step + first;
+    ELEMENT *db = (ELEMENT *)segment->db + done * db_step + first;
     NAME(carries) c[SCAN_VECTORS];
     EACH c[v] = NAME(load_carry)(carry + first + v * LANES, part);
     for (int64_t left = steps; left > 0; left--) {
@@ -208,14 +209,14 @@ INLINE void NAME(backward_block)(const rcvi_scan_segment *stretch, int64_t done,
     EACH NAME(store_carry)(carry + first + v * LANES, c[v], part);
 }
 
-enum { NAME(FLUSH) = 8 }; /* steps from one flush of the product to the next */
+enum { NAME(FLUSH) = 8 }; /* steps between two flushes of the product */
 
-INLINE void NAME(compose_block)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
+INLINE void NAME(compose_block)(const rcvi_scan_segment *segment, int64_t done, int64_t steps, int64_t ahead,
                                 int64_t first, const int vectors, const int part, const bool backward,
                                 CARRY *const *sums) {
-    const int64_t step = stretch->step, b_step = stretch->b_step;
-    const ELEMENT *a = (const ELEMENT *)stretch->a + done * step + first;
-    const ELEMENT *b = (const ELEMENT *)stretch->b + done * b_step + first;
+    const int64_t step = segment->step, b_step = segment->b_step;
+    const ELEMENT *a = (const ELEMENT *)segment->a + done * step + first;
+    const ELEMENT *b = (const ELEMENT *)segment->b + done * b_step + first;
     NAME(carries) product[SCAN_VECTORS], carried[SCAN_VECTORS], largest[SCAN_VECTORS];
     EACH product[v] = NAME(load_carry)(sums[0] + first + v * LANES, part);
     EACH carried[v] = NAME(load_carry)(sums[1] + first + v * LANES, part);
@@ -248,10 +249,10 @@ INLINE void NAME(compose_block)(const rcvi_scan_segment *stretch, int64_t done, 
 
 /* ---- all columns --------------------------------------------------------------------------------------------------- */
 
-/* BLOCK(first, vectors, part), of as many vectors as there are registers for, then of fewer. */
+/* Calls BLOCK(first, vectors, part) for all columns: with as many vectors as fit the registers, then with fewer. */
 #define ALL_COLUMNS(most, BLOCK)                                                                                       \
     do {                                                                                                               \
-        int64_t first = 0, columns = stretch->columns;                                                                 \
+        int64_t first = 0, columns = segment->columns;                                                                 \
         for (; first + (most)*LANES <= columns; first += (most)*LANES) BLOCK(first, most, 0);                          \
         for (; first + 4 * LANES <= columns; first += 4 * LANES) BLOCK(first, 4, 0);                                   \
         for (; first + 2 * LANES <= columns; first += 2 * LANES) BLOCK(first, 2, 0);                                   \
@@ -259,13 +260,13 @@ INLINE void NAME(compose_block)(const rcvi_scan_segment *stretch, int64_t done, 
         if (first < columns) BLOCK(first, 1, (int)(columns - first));                                                  \
     } while (0)
 
-static void NAME(forward_tile)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
+static void NAME(forward_tile)(const rcvi_scan_segment *segment, int64_t done, int64_t steps, int64_t ahead,
                                CARRY *const *carries) {
     CARRY *carry = carries[0];
 #define STREAMED(first, vectors, part)                                                                                 \
-    NAME(forward_block)(stretch, done, steps, ahead, first, vectors, part, true, carry)
-#define PLAIN(first, vectors, part) NAME(forward_block)(stretch, done, steps, ahead, first, vectors, part, false, carry)
-    if (stretch->streamed)
+    NAME(forward_block)(segment, done, steps, ahead, first, vectors, part, true, carry)
+#define PLAIN(first, vectors, part) NAME(forward_block)(segment, done, steps, ahead, first, vectors, part, false, carry)
+    if (segment->streamed)
         ALL_COLUMNS(SCAN_VECTORS, STREAMED);
     else
         ALL_COLUMNS(SCAN_VECTORS, PLAIN);
@@ -273,14 +274,14 @@ static void NAME(forward_tile)(const rcvi_scan_segment *stretch, int64_t done, i
 #undef PLAIN
 }
 
-static void NAME(backward_tile)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
+static void NAME(backward_tile)(const rcvi_scan_segment *segment, int64_t done, int64_t steps, int64_t ahead,
                                 CARRY *const *carries) {
     CARRY *carry = carries[0];
 #define STREAMED(first, vectors, part)                                                                                 \
-    NAME(backward_block)(stretch, done, steps, ahead, first, vectors, part, true, carry)
+    NAME(backward_block)(segment, done, steps, ahead, first, vectors, part, true, carry)
 #define PLAIN(first, vectors, part)                                                                                    \
-    NAME(backward_block)(stretch, done, steps, ahead, first, vectors, part, false, carry)
-    if (stretch->streamed)
+    NAME(backward_block)(segment, done, steps, ahead, first, vectors, part, false, carry)
+    if (segment->streamed)
         ALL_COLUMNS(SCAN_VECTORS, STREAMED);
     else
         ALL_COLUMNS(SCAN_VECTORS, PLAIN);
@@ -288,22 +289,22 @@ static void NAME(backward_tile)(const rcvi_scan_segment *stretch, int64_t done, 
 #undef PLAIN
 }
 
-static void NAME(backward_last)(const rcvi_scan_segment *stretch, CARRY *carry) {
-#define BLOCK(first, vectors, part) NAME(backward_edge)(stretch, first, vectors, part, carry)
+static void NAME(backward_last)(const rcvi_scan_segment *segment, CARRY *carry) {
+#define BLOCK(first, vectors, part) NAME(backward_edge)(segment, first, vectors, part, carry)
     ALL_COLUMNS(4, BLOCK);
 #undef BLOCK
 }
 
 #define BLOCK(first, vectors, part)                                                                                    \
-    NAME(compose_block)(stretch, done, steps, ahead, first, vectors, part, BACKWARD, carries)
+    NAME(compose_block)(segment, done, steps, ahead, first, vectors, part, BACKWARD, carries)
 #define BACKWARD false
-static void NAME(compose_forward_tile)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
+static void NAME(compose_forward_tile)(const rcvi_scan_segment *segment, int64_t done, int64_t steps, int64_t ahead,
                                        CARRY *const *carries) {
     ALL_COLUMNS(SCAN_VECTORS / 2, BLOCK);
 }
 #undef BACKWARD
 #define BACKWARD true
-static void NAME(compose_backward_tile)(const rcvi_scan_segment *stretch, int64_t done, int64_t steps, int64_t ahead,
+static void NAME(compose_backward_tile)(const rcvi_scan_segment *segment, int64_t done, int64_t steps, int64_t ahead,
                                         CARRY *const *carries) {
     ALL_COLUMNS(SCAN_VECTORS / 2, BLOCK);
 }
@@ -313,47 +314,48 @@ static void NAME(compose_backward_tile)(const rcvi_scan_segment *stretch, int64_
 
 /* ---- all steps ----------------------------------------------------------------------------------------------------- */
 
-/* Streamed stores need their addresses at multiples of their size. */
+/* True if all addresses are aligned as non-temporal stores require. */
 static inline bool NAME(may_stream)(const void *to, int64_t step) {
     return ((uintptr_t)to | (uintptr_t)(step * (int64_t)sizeof(ELEMENT))) % ELEMENT_BYTES == 0;
 }
 
-/* Where one block of registers holds all carries, in one go; else tile by tile, so that all blocks meet what is in a cache. */
-INLINE void NAME(in_tiles)(const rcvi_scan_segment *stretch, const int vectors,
-                           void (*take)(const rcvi_scan_segment *, int64_t, int64_t, int64_t, CARRY *const *),
+/* Runs all steps at once where the registers hold the carries of all columns; else in tiles of steps, so that all blocks of columns
+ * read data that is in a cache. */
+INLINE void NAME(in_tiles)(const rcvi_scan_segment *segment, const int vectors,
+                           void (*run_tile)(const rcvi_scan_segment *, int64_t, int64_t, int64_t, CARRY *const *),
                            CARRY *const *carries) {
-    const int64_t columns = stretch->columns;
+    const int64_t columns = segment->columns;
     const bool whole =
         columns <= LANES || columns == 2 * LANES || columns == 4 * LANES || columns == (int64_t)vectors * LANES;
-    const bool cut = !whole && stretch->steps > stretch->tile;
-    const int64_t steps = stretch->steps, tile = cut ? stretch->tile : steps;
-    const int64_t ahead = cut ? tile * stretch->step * (int64_t)sizeof(ELEMENT) : 0;
+    const bool cut = !whole && segment->steps > segment->tile;
+    const int64_t steps = segment->steps, tile = cut ? segment->tile : steps;
+    const int64_t ahead = cut ? tile * segment->step * (int64_t)sizeof(ELEMENT) : 0;
     for (int64_t done = 0; done < steps; done += tile)
-        take(stretch, done, steps - done < tile ? steps - done : tile, ahead, carries);
-    if (stretch->streamed) end_stream();
+        run_tile(segment, done, steps - done < tile ? steps - done : tile, ahead, carries);
+    if (segment->streamed) end_stream();
 }
 
-static void NAME(scan_forward)(const rcvi_scan_segment *stretch, void *carry) {
-    rcvi_scan_segment whole = *stretch;
-    whole.streamed = stretch->streamed && NAME(may_stream)(stretch->h, stretch->step);
+static void NAME(scan_forward)(const rcvi_scan_segment *segment, void *carry) {
+    rcvi_scan_segment whole = *segment;
+    whole.streamed = segment->streamed && NAME(may_stream)(segment->h, segment->step);
     NAME(in_tiles)(&whole, SCAN_VECTORS, NAME(forward_tile), (CARRY *const[]){carry});
 }
 
-static void NAME(scan_backward)(const rcvi_scan_segment *stretch, void *carry) {
-    rcvi_scan_segment whole = *stretch;
-    whole.streamed = stretch->streamed && NAME(may_stream)(stretch->da, stretch->da_step) &&
-                     NAME(may_stream)(stretch->db, stretch->db_step);
-    if (stretch->before) whole.steps--;
+static void NAME(scan_backward)(const rcvi_scan_segment *segment, void *carry) {
+    rcvi_scan_segment whole = *segment;
+    whole.streamed = segment->streamed && NAME(may_stream)(segment->da, segment->da_step) &&
+                     NAME(may_stream)(segment->db, segment->db_step);
+    if (segment->before) whole.steps--;
     NAME(in_tiles)(&whole, SCAN_VECTORS, NAME(backward_tile), (CARRY *const[]){carry});
-    if (stretch->before) NAME(backward_last)(stretch, carry);
+    if (segment->before) NAME(backward_last)(segment, carry);
 }
 
-static void NAME(compose_forward)(const rcvi_scan_segment *stretch, void *product, void *carried, void *largest) {
-    NAME(in_tiles)(stretch, SCAN_VECTORS / 2, NAME(compose_forward_tile), (CARRY *const[]){product, carried, largest});
+static void NAME(compose_forward)(const rcvi_scan_segment *segment, void *product, void *carried, void *largest) {
+    NAME(in_tiles)(segment, SCAN_VECTORS / 2, NAME(compose_forward_tile), (CARRY *const[]){product, carried, largest});
 }
 
-static void NAME(compose_backward)(const rcvi_scan_segment *stretch, void *product, void *carried, void *largest) {
-    NAME(in_tiles)(stretch, SCAN_VECTORS / 2, NAME(compose_backward_tile), (CARRY *const[]){product, carried, largest});
+static void NAME(compose_backward)(const rcvi_scan_segment *segment, void *product, void *carried, void *largest) {
+    NAME(in_tiles)(segment, SCAN_VECTORS / 2, NAME(compose_backward_tile), (CARRY *const[]){product, carried, largest});
 }
 
 #undef SCAN_JOIN_

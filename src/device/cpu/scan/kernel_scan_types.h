@@ -1,13 +1,14 @@
-/* Linear recurrences of all four types: the template with what it expects, and stores that go past the caches. Included
- * once a set. */
+/* The scan kernels of all four types: the template with the macros that it expects, and non-temporal stores. Included once by each
+ * set. */
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
 #include "device/cpu/kernels/half.h"
 
-/* Two whole or half vectors stored past the caches beside each other, at a multiple of their size. 64-bit ARM has such stores of pairs alone; by single ones, half a line is often written long before the rest. Volatile: they
- * stay in their order, for the same reason. */
+/* Non-temporal stores of two adjacent vectors, or half vectors, aligned to their size. 64-bit ARM has them for pairs only; with
+ * single stores half a line is often written to memory long before the rest. They are volatile, so that they keep their order, for
+ * the same reason. */
 typedef struct {
     char bytes[2 * VECTOR_BYTES];
 } whole_pair;
@@ -37,7 +38,7 @@ typedef struct {
     (memcpy(to, &(x), VECTOR_BYTES / 2), memcpy((char *)(to) + VECTOR_BYTES / 2, &(y), VECTOR_BYTES / 2))
 #endif
 
-/* What was streamed is seen by others after this. */
+/* Orders non-temporal stores before all later stores. */
 static inline void end_stream(void) {
 #if defined(__SSE2__)
     _mm_sfence();

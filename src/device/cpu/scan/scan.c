@@ -1,41 +1,27 @@
-/* Linear recurrences on the CPU: which form, what it needs, and the forms that take one step after the other. */
+/* Linear recurrences on the CPU: the choice of a form, its scratch, and the forms that divide columns among threads. */
 #include "device/cpu/scan/scan.h"
 
 #include "device/cpu/kernels/select.h"
 #include "device/cpu/measure.h"
+#include "device/cpu/scan/tuning.h"
 
 #include <string.h>
-
-enum {
-    LINE = 64,               /* bytes of a cache line */
-    ALIGN = 128,             /* of rows of scratch */
-    TILE_BYTES = 4096,       /* of an array that are written before the next ones, so that memory is met in order */
-    CHUNK_BYTES = 256 << 10, /* of a and b of a chunk, so that a core's own cache holds them */
-    SHORTEST_CHUNK = 16,
-    LONGEST_CHUNK = 1024,
-    GUESSED_CHUNKS = 256,    /* of a guessed scan, of which one of each part of time is computed twice at least */
-    GUESSED_ELEMENTS = 1024, /* of such a chunk, at least: it is a few calls */
-    SHARE_BYTES =
-        16 << 10,    /* of a row that a thread should have: a core fetches ahead, past the end of its own columns */
-    CUT_THREADS = 4, /* from which on cut time pays: a chunk is read twice, once from memory, and computed twice */
-    SMALL = 16384    /* elements that are not worth another thread */
-};
 
 /* ---- forms ---- */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Threads share out columns, by lines. */
-static void in_columns(rcvi_scan *scan, int member) {
+/* Every member computes all steps of its columns, which are whole cache lines. */
+static void scan_columns(rcvi_scan *scan, int member) {
     int64_t column, column_end;
-    if (!rcvi_scan_share(scan, member, scan->members, &column, &column_end)) return;
+    if (!rcvi_scan_member_columns(scan, member, scan->members, &column, &column_end)) return;
     int64_t at = column * scan->carry;
     size_t bytes = (size_t)((column_end - column) * scan->carry);
-    memcpy(scan->state + at, rcvi_scan_origin(scan) + at, bytes);
+    memcpy(scan->state + at, rcvi_scan_initial_carry(scan) + at, bytes);
     memset(scan->sum + at, 0, bytes);
-    rcvi_scan_goal goal = {.carry = scan->state, .sum = scan->sum, .member = member};
-    rcvi_scan_sweep(scan, 0, scan->options.steps, column, column_end, &goal);
+    rcvi_scan_sweep_args args = {.carry = scan->state, .sum = scan->sum, .member = member};
+    rcvi_scan_sweep(scan, 0, scan->options.steps, column, column_end, &args);
     char *last = scan->gradients ? scan->gradients->dinitial : scan->data->final;
     if (!last) return;
     memcpy(last + at, scan->state + at, bytes);
@@ -47,28 +33,33 @@ static const struct {
     const char *name;
     void (*run)(rcvi_scan *scan, int member);
     bool cuts_time, streams;
-    enum { NOTHING, OF_MEMBERS, OF_CHUNKS } kept; /* compositions: of a chunk a member, or of all chunks */
+    enum {
+        NOTHING,
+        OF_MEMBERS,
+        OF_CHUNKS
+    } kept; /* compositions in scratch: none, one for each member, or one for each chunk */
 } forms[] = {
-    {"serial", in_columns, false, false, NOTHING},          /* the reference */
-    {"channels", in_columns, false, true, NOTHING},         /* columns side by side */
-    {"guessed", rcvi_scan_guessed, true, true, NOTHING},    /* parts of time side by side */
-    {"chained", rcvi_scan_chained, true, true, OF_MEMBERS}, /* chunks of time */
-    {"three", rcvi_scan_three, true, true, OF_CHUNKS},      /* the same, in three passes */
+    {"serial", scan_columns, false, false, NOTHING},     /* the reference */
+    {"channels", scan_columns, false, true, NOTHING},    /* columns divided among threads */
+    {"guessed", rcvi_scan_guessed, true, true, NOTHING}, /* parts of time in parallel, from guessed carries */
+    {"chained", rcvi_scan_chained, true, true,
+     OF_MEMBERS}, /* chunks of time, composed, carries from thread to thread */
+    {"three", rcvi_scan_three_passes, true, true, OF_CHUNKS}, /* the same in three passes with barriers */
 };
 enum { FORMS = sizeof forms / sizeof *forms, SERIAL = 0, CHANNELS, GUESSED, CHAINED };
 
-int64_t rcvi_scan_sharers(const rcvi_scan *scan) {
+int64_t rcvi_scan_column_threads(const rcvi_scan *scan) {
     int64_t lines = (scan->columns + scan->line - 1) / scan->line;
-    return scan->large ? (lines * LINE + SHARE_BYTES - 1) / SHARE_BYTES : lines;
+    return scan->large ? (lines * LINE_BYTES + SHARE_BYTES - 1) / SHARE_BYTES : lines;
 }
 
-/* Where none is named, time is cut if columns would leave threads idle; into compositions if there are threads enough to
- * make up for them. */
+/* Where the caller names no form: time is divided if dividing columns would leave threads idle; chunks are composed if there are
+ * enough threads to make up for the additional work. */
 static rcv_status choose_form(const rcvi_scan *scan, int64_t threads, size_t *form) {
     const char *name = scan->options.form;
-    bool cut = rcvi_scan_sharers(scan) < threads && scan->chunks >= 2 * threads;
-    bool guess = cut && threads < CUT_THREADS && scan->options.steps * scan->columns >= SMALL;
-    *form = guess ? GUESSED : cut && threads >= CUT_THREADS ? CHAINED : CHANNELS;
+    bool cut = rcvi_scan_column_threads(scan) < threads && scan->chunks >= 2 * threads;
+    bool guess = cut && threads < COMPOSE_THREADS && scan->options.steps * scan->columns >= THREAD_ELEMENTS;
+    *form = guess ? GUESSED : cut && threads >= COMPOSE_THREADS ? CHAINED : CHANNELS;
     if (!name) return RCV_OK;
     for (*form = 0; *form < FORMS; ++*form) {
         if (!strcmp(name, forms[*form].name)) return RCV_OK;
@@ -84,12 +75,12 @@ static void release(rcvi_scan *scan) {
     if (!scan) return;
     rcvi_team_free(scan->team);
     rcvi_free(scan->context, scan->memory);
-    rcvi_free(scan->context, scan->parts);
+    rcvi_free(scan->context, scan->compositions);
     rcvi_free(scan->context, scan);
 }
 
 static void cut_time(rcvi_scan *scan, int64_t chunk) {
-    scan->chunk = larger(chunk, SHORTEST_CHUNK);
+    scan->chunk = larger(chunk, MIN_CHUNK);
     scan->chunks = (scan->options.steps + scan->chunk - 1) / scan->chunk;
 }
 
@@ -100,18 +91,18 @@ static void describe(rcvi_scan *scan) {
                           : dtype == RCV_BFLOAT16 ? RCVI_SCAN_BFLOAT16
                           : dtype == RCV_FLOAT16  ? RCVI_SCAN_FLOAT16
                                                   : RCVI_SCAN_FLOAT;
-    scan->inner = &scan->kernels->scans[type];
+    scan->scan_kernels = &scan->kernels->scans[type];
     scan->columns = options->batch * options->channels;
     scan->size = (int64_t)rcv_dtype_bytes(dtype);
     scan->carry = dtype == RCV_FLOAT64 ? 8 : 4;
-    scan->line = LINE / scan->size;
-    scan->row = (scan->columns * scan->carry + ALIGN - 1) / ALIGN * ALIGN;
+    scan->line = LINE_BYTES / scan->size;
+    scan->row = (scan->columns * scan->carry + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
     scan->tile = TILE_BYTES / scan->size / scan->columns;
     if (scan->tile < 1) scan->tile = 1;
-    cut_time(scan, smaller(CHUNK_BYTES / (2 * scan->size) / scan->columns, LONGEST_CHUNK));
+    cut_time(scan, smaller(CHUNK_BYTES / (2 * scan->size) / scan->columns, MAX_CHUNK));
 }
 
-/* Rows of scratch: three shared ones, a sink a member, and what chunks of time need. */
+/* Allocates rows of scratch: three shared rows, a sink for each member, and what chunks of time need. */
 static rcv_status allocate(rcvi_scan *scan, size_t form) {
     bool cuts = forms[form].cuts_time;
     int64_t batch = scan->options.batch, members = scan->members;
@@ -121,15 +112,15 @@ static rcv_status allocate(rcvi_scan *scan, size_t form) {
     int64_t rows, bytes, flags;
     if (!rcvi_multiply(kept, 4, &rows) || !rcvi_add(rows, 3 + members + summed + ends, &rows) ||
         !rcvi_multiply(rows, scan->row, &bytes) || !rcvi_multiply(kept, batch, &flags) ||
-        !rcvi_add(bytes, flags, &bytes) || !rcvi_add(bytes, ALIGN, &bytes))
+        !rcvi_add(bytes, flags, &bytes) || !rcvi_add(bytes, ROW_ALIGN, &bytes))
         return rcvi_fail(RCV_INVALID,
                          "the scratch of a scan of %lld chunks of time is too large to be counted in bytes",
                          (long long)scan->chunks);
     scan->memory = rcvi_new(scan->context, (size_t)bytes, 1);
     if (!scan->memory) return RCV_NO_MEMORY;
-    scan->parts = rcvi_new(scan->context, (size_t)kept, sizeof *scan->parts);
-    if (!scan->parts) return RCV_NO_MEMORY;
-    char *next = scan->memory + (-(uintptr_t)scan->memory & (ALIGN - 1));
+    scan->compositions = rcvi_new(scan->context, (size_t)kept, sizeof *scan->compositions);
+    if (!scan->compositions) return RCV_NO_MEMORY;
+    char *next = scan->memory + (-(uintptr_t)scan->memory & (ROW_ALIGN - 1));
     scan->zeros = next;
     scan->state = next + scan->row;
     scan->sum = next + 2 * scan->row;
@@ -137,22 +128,22 @@ static rcv_status allocate(rcvi_scan *scan, size_t form) {
     next = scan->sink + members * scan->row;
     if (summed) scan->sums = next;
     next += summed * scan->row;
-    scan->ends = next;
+    scan->chunk_carries = next;
     next += ends * scan->row;
     for (int64_t i = 0; i < kept; i++, next += 4 * scan->row) {
-        scan->parts[i] = (rcvi_scan_chunk){.product = next,
-                                           .carried = next + scan->row,
-                                           .largest = next + 2 * scan->row,
-                                           .incoming = next + 3 * scan->row};
+        scan->compositions[i] = (rcvi_scan_chunk){.product = next,
+                                                  .carried = next + scan->row,
+                                                  .largest = next + 2 * scan->row,
+                                                  .incoming = next + 3 * scan->row};
     }
-    for (int64_t i = 0; i < kept; i++) scan->parts[i].reach = (uint8_t *)next + i * batch;
+    for (int64_t i = 0; i < kept; i++) scan->compositions[i].reach = (uint8_t *)next + i * batch;
     return RCV_OK;
 }
 
-/* At most as many members as there is work for. */
+/* Creates a team of at most as many members as there is work for. */
 static rcv_status make_team(rcvi_scan *scan, size_t form, int64_t threads) {
-    int64_t most = smaller(forms[form].cuts_time ? scan->chunks : rcvi_scan_sharers(scan),
-                           1 + scan->columns * scan->options.steps / SMALL);
+    int64_t most = smaller(forms[form].cuts_time ? scan->chunks : rcvi_scan_column_threads(scan),
+                           1 + scan->columns * scan->options.steps / THREAD_ELEMENTS);
     scan->members = (int)smaller(threads, most);
     return rcvi_team_new(scan->context, scan->members, &scan->team);
 }
@@ -176,8 +167,8 @@ static rcv_status prepare(rcv_context *context, int ordinal, const rcv_scan_opti
     size_t form = 0;
     rcv_status status = choose_form(scan, threads, &form);
     if (form == GUESSED)
-        cut_time(scan,
-                 larger((options->steps + GUESSED_CHUNKS - 1) / GUESSED_CHUNKS, GUESSED_ELEMENTS / scan->columns));
+        cut_time(scan, larger((options->steps + GUESSED_CHUNKS - 1) / GUESSED_CHUNKS,
+                              GUESSED_CHUNK_ELEMENTS / scan->columns));
     if (!status) status = make_team(scan, form, threads);
     if (!status) status = allocate(scan, form);
     if (status) {
@@ -195,7 +186,7 @@ static const char *form_of(const rcvi_scan *scan) { return scan->form; }
 
 /* ---- one call ---- */
 
-static void take(void *user, int member) {
+static void run_form(void *user, int member) {
     rcvi_scan *scan = user;
     for (size_t i = 0; i < FORMS; i++) {
         if (forms[i].name == scan->form) forms[i].run(scan, member);
@@ -206,9 +197,9 @@ static rcv_status call(rcvi_scan *scan, const rcv_scan_data *data, const rcv_sca
     scan->data = data;
     scan->gradients = gradients;
     scan->ascending = scan->options.reverse == (gradients != NULL);
-    memcpy(scan->state, rcvi_scan_origin(scan), (size_t)(scan->columns * scan->carry));
-    atomic_store_explicit(&scan->linked, 0, memory_order_relaxed);
-    return rcvi_team_call(scan->team, take, scan);
+    memcpy(scan->state, rcvi_scan_initial_carry(scan), (size_t)(scan->columns * scan->carry));
+    atomic_store_explicit(&scan->carries_known, 0, memory_order_relaxed);
+    return rcvi_team_call(scan->team, run_form, scan);
 }
 
 static rcv_status forward(rcvi_scan *scan, const rcv_scan_data *data, void *stream) {
