@@ -1,5 +1,5 @@
-/* The CPU device: its GEMM against the definition, networks in float against the same networks in double, and what the public
- * header says of devices. */
+/* Tests of the CPU device: the reference GEMM against the definition, networks in float against the same networks in double, and the
+ * functions of the public header about devices. */
 #include "device/cpu/gemm/gemm.h"
 #include "probe.h"
 
@@ -7,12 +7,12 @@
 
 enum { LARGEST = 37, SPARE = 3 };
 
-static void fill(random_source *source, double *values, int count) {
+static void fill_random(random_source *source, double *values, int count) {
     for (int i = 0; i < count; i++) values[i] = random_between(source, -1, 1);
 }
 
-/* Every shape up to LARGEST in steps that meet whole tiles and remainders, every transposition, with rows further apart
- * than they are long. The sum of k products of numbers below 1 is off by at most k * k * epsilon. */
+/* Shapes up to LARGEST, in steps that cover whole tiles and remainders, all transpositions, leading dimensions greater than the rows.
+ * The error of a sum of k products of numbers below 1 is at most k * k * epsilon. */
 static void test_gemm(void **state) {
     (void)state;
     static const int sizes[] = {1, 2, 3, 4, 5, 8, 17, 32, LARGEST};
@@ -24,9 +24,9 @@ static void test_gemm(void **state) {
         int lda = (ta ? m : k) + SPARE, ldb = (tb ? k : n) + SPARE, ldc = n + SPARE;
         double a[AREA], b[AREA], c[AREA], before[AREA];
         float a_float[AREA], b_float[AREA], c_float[AREA];
-        fill(&source, a, AREA);
-        fill(&source, b, AREA);
-        fill(&source, before, AREA);
+        fill_random(&source, a, AREA);
+        fill_random(&source, b, AREA);
+        fill_random(&source, before, AREA);
         for (int i = 0; i < AREA; i++) {
             a[i] = a_float[i] = (float)a[i];
             b[i] = b_float[i] = (float)b[i];
@@ -71,8 +71,8 @@ static pair poisoned(const double *expected, int64_t count) {
     return p;
 }
 
-/* Float keeps 24 bits. A sum here has at most some 60 terms and 12 steps follow one another, so errors of the order of
- * 60 * 12 * 2^-24 = 4e-5 of the largest element are to be expected; four times that is allowed. */
+/* Float has 24 bits. A sum here has at most about 60 terms, in 12 successive steps, so errors of the order of 60 * 12 * 2^-24 = 4e-5 of
+ * the largest element are expected; four times that is allowed. */
 static void compare(const char *cell, const char *what, pair *p) {
     double scale = 1e-3, worst = 0;
     for (int64_t i = 0; i < p->count; i++) scale = fmax(scale, fabs(p->expected[i]));
@@ -195,7 +195,7 @@ static void test_memory(void **state) {
     test_context_end(&allocator, context);
 }
 
-/* The CPU has no streams, and nothing to wait for. */
+/* The CPU has no streams; waiting returns at once. */
 static void test_streams(void **state) {
     (void)state;
     test_allocator allocator;

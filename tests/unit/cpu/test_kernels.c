@@ -1,4 +1,4 @@
-/* The CPU's kernels: every set this machine has, every type, against sums in double. */
+/* Tests of the CPU's kernels: every set that this machine has, every type, against sums in double. */
 #include "test.h"
 
 #include "device/cpu/kernels/kernels.h"
@@ -34,7 +34,7 @@ static float float_of(uint32_t bits) {
     return x;
 }
 
-/* The definition of rounding to bfloat16: of the two neighbours the nearer, or the even one. */
+/* The definition of rounding to bfloat16: the nearer of the two neighbours, or the even one for ties. */
 static uint16_t rounded(float x) {
     uint32_t bits = bits_of(x), below = bits >> 16, rest = bits & 0xffff;
     if (isnan(x)) return (uint16_t)(below | 0x40);
@@ -55,8 +55,8 @@ static void put(int type, void *to, int64_t i, double x) {
     }
 }
 
-/* Memory of exactly so many bytes, so that a sanitizer sees the first byte behind it. */
-static void *exactly(size_t bytes) {
+/* Allocates exactly so many bytes, so that a sanitizer reports an access to the first byte after them. */
+static void *allocate_exactly(size_t bytes) {
     void *memory = malloc(bytes ? bytes : 1);
     assert_non_null(memory);
     return memory;
@@ -69,12 +69,12 @@ typedef struct {
     const rcvi_product_kernels *kernels;
     int64_t rows, columns, depth;
     int64_t filled, a_row, a_step, b_step;
-    void *a;            /* [rows, a_row]; bfloat16 rounded, filled with zeros to `filled` */
+    void *a;            /* [rows, a_row]; bfloat16: rounded, padded with zeros to `filled` */
     void *a_transposed; /* [depth, a_step] */
     void *b;            /* [depth, b_step], of the source type */
     void *b_turned;     /* [columns, depth] */
     void *packed;
-    void *a_memory;       /* what to free of a */
+    void *a_memory;       /* the allocation of a */
     double *sums, *sizes; /* [rows, columns] */
 } problem;
 
@@ -90,10 +90,11 @@ static void make_a(problem *p) {
         assert_int_equal(posix_memalign(&p->a_memory, 64, (size_t)used * size), 0);
         p->a = p->a_memory;
     } else {
-        p->a = p->a_memory = exactly((size_t)used * size);
+        p->a = p->a_memory = allocate_exactly((size_t)used * size);
     }
     memset(p->a, 0, (size_t)used * size);
-    p->a_transposed = exactly(((size_t)(p->depth - 1) * (size_t)p->a_step + (size_t)p->rows) * result_size(p->type));
+    p->a_transposed =
+        allocate_exactly(((size_t)(p->depth - 1) * (size_t)p->a_step + (size_t)p->rows) * result_size(p->type));
     for (int64_t i = 0; i < p->rows; i++) {
         for (int64_t k = 0; k < p->depth; k++) {
             float x = (float)random_number();
@@ -116,9 +117,9 @@ static void problem_new(problem *p, const rcvi_kernels *set, int type, int64_t r
     p->b_step = columns + depth % 2;
     make_a(p);
     size_t size = result_size(type);
-    p->b = exactly(((size_t)(depth - 1) * (size_t)p->b_step + (size_t)columns) * size);
-    p->b_turned = exactly((size_t)columns * (size_t)depth * size);
-    p->packed = exactly((size_t)rcvi_packed_elements(kernels, columns, depth) * operand_size(type));
+    p->b = allocate_exactly(((size_t)(depth - 1) * (size_t)p->b_step + (size_t)columns) * size);
+    p->b_turned = allocate_exactly((size_t)columns * (size_t)depth * size);
+    p->packed = allocate_exactly((size_t)rcvi_packed_elements(kernels, columns, depth) * operand_size(type));
     for (int64_t k = 0; k < depth; k++) {
         for (int64_t j = 0; j < columns; j++) {
             float x = (float)random_number();
@@ -126,8 +127,8 @@ static void problem_new(problem *p, const rcvi_kernels *set, int type, int64_t r
             put(type, p->b_turned, j * depth + k, x);
         }
     }
-    p->sums = exactly((size_t)(rows * columns) * sizeof(double));
-    p->sizes = exactly((size_t)(rows * columns) * sizeof(double));
+    p->sums = allocate_exactly((size_t)(rows * columns) * sizeof(double));
+    p->sizes = allocate_exactly((size_t)(rows * columns) * sizeof(double));
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < columns; j++) {
             double sum = 0, magnitude = 0;
@@ -157,7 +158,7 @@ static void problem_free(problem *p) {
 static void pack(problem *p, bool turned) {
     size_t bytes = (size_t)rcvi_packed_elements(p->kernels, p->columns, p->depth) * operand_size(p->type);
     int64_t panels = (p->columns + p->kernels->panel - 1) / p->kernels->panel, half = panels / 2;
-    memset(p->packed, 0xff, bytes); /* NaN, wherever packing forgets a place */
+    memset(p->packed, 0xff, bytes); /* NaN, so that an element that packing does not write is detected */
     const void *from = turned ? p->b_turned : p->b;
     int64_t step = turned ? 1 : p->b_step, column = turned ? p->depth : 1;
     p->kernels->pack(p->columns, p->depth, from, step, column, half, panels, p->packed);
@@ -179,7 +180,7 @@ static const double guard = 1234.5, before = 0.75;
 static void result_new(const problem *p, result *r, bool accumulate) {
     r->c_row = p->columns + GUARD;
     r->elements = (p->rows - 1) * r->c_row + p->columns;
-    r->c = exactly((size_t)r->elements * result_size(p->type));
+    r->c = allocate_exactly((size_t)r->elements * result_size(p->type));
     for (int64_t e = 0; e < r->elements; e++) {
         put(p->type, r->c, e, e % r->c_row >= p->columns ? guard : accumulate ? before : NAN);
     }
@@ -216,13 +217,13 @@ static void check_same(const problem *p, const result *r, const result *s, const
     }
 }
 
-/* ---- walks over panels --------------------------------------------------------------------------------------------- */
+/* ---- products by panels --------------------------------------------------------------------------------------------- */
 
-/* The product of rows i .. over columns of a panel, with a, or its transpose, a_packed. */
+/* Multiplies rows i .. with columns of a panel, with a, or its transpose, packed. */
 static void multiply_packed_a(const problem *p, bool transposed, int64_t i, int64_t rows, int64_t columns,
                               const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row) {
     size_t of = operand_size(p->type);
-    void *a_packed = exactly((size_t)(rows * ((p->depth + 3) / 4 * 4)) * of);
+    void *a_packed = allocate_exactly((size_t)(rows * ((p->depth + 3) / 4 * 4)) * of);
     if (transposed)
         p->kernels->pack_a_transposed(rows, p->depth, (const char *)p->a_transposed + (size_t)i * of, p->a_step,
                                       a_packed);
@@ -235,7 +236,7 @@ static void multiply_packed_a(const problem *p, bool transposed, int64_t i, int6
 
 typedef enum { ROW_MAJOR, TRANSPOSED, PACKED_A, PACKED_A_TRANSPOSED } form_of_a;
 
-/* `piece` columns at a time, a multiple of grain or a whole panel; `block` rows at a time. */
+/* Multiplies `block` rows and `piece` columns at a time; `piece` is a multiple of grain, or a whole panel. */
 static void multiply(const problem *p, const result *r, form_of_a form, bool accumulate, int64_t block, int64_t piece) {
     const rcvi_product_kernels *kernels = p->kernels;
     size_t size = result_size(p->type), of = operand_size(p->type);
@@ -311,7 +312,7 @@ static void try_problem(const rcvi_kernels *set, int type, int64_t rows, int64_t
     problem_free(&p);
 }
 
-static void products(void **state) {
+static void test_products(void **state) {
     (void)state;
     for (size_t s = 0; s < rcvi_kernels_count(); s++) {
         const rcvi_kernels *set = rcvi_kernels_at(s);
@@ -336,11 +337,11 @@ static void products(void **state) {
     }
 }
 
-/* ---- sums that start somewhere --------------------------------------------------------------------------------------- */
+/* ---- sums with initial values --------------------------------------------------------------------------------------- */
 
 enum { FROM_ZERO, FROM_ONE_ROW, FROM_ROWS, STARTS };
 
-/* The sum of two products of one panel, one after the other or both at once. */
+/* The sum of two products of one panel, by two calls of product or by one call of product_terms. */
 static void add_two(const problem *p, int64_t j, const void *start, int64_t start_row, bool in_one_call,
                     const result *r) {
     int64_t panel = p->kernels->panel, width = p->columns - j < panel ? p->columns - j : panel;
@@ -356,7 +357,7 @@ static void add_two(const problem *p, int64_t j, const void *start, int64_t star
     p->kernels->product(p->rows, width, p->depth, p->a, p->a_row, term.panel, 0, c, r->c_row, c, r->c_row, NULL);
 }
 
-/* The bits of product after product on a copy of the start. */
+/* Checks that the bits are those of successive products on a copy of the initial values. */
 static void try_start(const rcvi_kernels *set, int type, int64_t rows, int64_t columns, int64_t depth, int from) {
     problem p;
     problem_new(&p, set, type, rows, columns, depth);
@@ -365,7 +366,7 @@ static void try_start(const rcvi_kernels *set, int type, int64_t rows, int64_t c
     result_new(&p, &copied, false);
     int64_t start_row = from == FROM_ROWS ? columns + 1 : 0, panel = p.kernels->panel;
     int64_t elements = (rows - 1) * start_row + columns;
-    char *start = exactly((size_t)elements * result_size(type));
+    char *start = allocate_exactly((size_t)elements * result_size(type));
     for (int64_t e = 0; e < elements; e++) put(type, start, e, (double)(e % 23) / 8 - 1);
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < columns; j++)
@@ -409,8 +410,8 @@ static void starts(void **state) {
 static void roundings(void **state) {
     (void)state;
     enum { count = 65536 };
-    uint16_t *all = exactly(count * sizeof *all), *back = exactly(count * sizeof *back);
-    float *wide = exactly(count * sizeof *wide);
+    uint16_t *all = allocate_exactly(count * sizeof *all), *back = allocate_exactly(count * sizeof *back);
+    float *wide = allocate_exactly(count * sizeof *wide);
     for (size_t s = 0; s < rcvi_kernels_count(); s++) {
         const rcvi_kernels *set = rcvi_kernels_at(s);
         for (int i = 0; i < count; i++) all[i] = (uint16_t)i;
@@ -425,8 +426,8 @@ static void roundings(void **state) {
                 uint32_t bits = random_bits();
                 if (round < 2) bits = (bits & 0xffff0000u) | 0x8000; /* ties */
                 if (round == 2) bits = (bits & 0xffff0000u) | 0x7fff | (bits & 1) << 15;
-                if (round == 3) bits = (bits & 0x8000ffffu) | 0x7f7f0000u; /* about to overflow */
-                if (round == 4) bits &= 0x807fffffu;                       /* denormal */
+                if (round == 3) bits = (bits & 0x8000ffffu) | 0x7f7f0000u; /* just below overflow */
+                if (round == 4) bits &= 0x807fffffu;                       /* subnormal */
                 if (round == 5) bits |= 0x7f800000u;                       /* NaN */
                 wide[i] = float_of(bits);
             }
@@ -443,20 +444,20 @@ static void roundings(void **state) {
     free(wide);
 }
 
-/* The same bits as without transposing, zeros up to a multiple of 32, and nothing behind them; from floats, and from what
- * is rounded already. */
+/* Checks the transposition, from float and from bfloat16: the same bits as without transposing, zeros up to a multiple of 32, and
+ * nothing written after them. */
 static void transposed_roundings(void **state) {
     (void)state;
     enum { rows_most = 300, filled_most = 96, pad = 5 };
     const int64_t sizes[][2] = {{1, 1}, {3, 33}, {16, 32}, {17, 31}, {47, 64}, {256, 2}, {290, 65}};
-    uint16_t *to = exactly(rows_most * (filled_most + 2) * sizeof *to), one;
+    uint16_t *to = allocate_exactly(rows_most * (filled_most + 2) * sizeof *to), one;
     for (size_t s = 0; s < rcvi_kernels_count(); s++) {
         const rcvi_kernels *set = rcvi_kernels_at(s);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             int64_t rows = sizes[i][0], depth = sizes[i][1], step = rows + pad, filled = (depth + 31) / 32 * 32;
             size_t count = (size_t)((depth - 1) * step + rows);
-            float *from = exactly(count * sizeof *from);
-            uint16_t *rounded = exactly(count * sizeof *rounded);
+            float *from = allocate_exactly(count * sizeof *from);
+            uint16_t *rounded = allocate_exactly(count * sizeof *rounded);
             for (size_t e = 0; e < count; e++) from[e] = float_of(random_bits());
             set->narrow((int64_t)count, from, rounded);
             for (int64_t at = 0; at < 2 * rows_most * (filled_most + 2); at++) {
@@ -480,7 +481,7 @@ static void transposed_roundings(void **state) {
 
 /* ---- maps ---------------------------------------------------------------------------------------------------------- */
 
-/* Distance in units of the last place of a float, that of the smallest normal number where the result is denormal. */
+/* Error in units of the last place of a float; of the smallest normal number where the result is subnormal. */
 static double error_in_ulp(float found, double expected) {
     if (isnan(expected)) return isnan(found) ? 0 : INFINITY;
     float near = (float)expected;
@@ -495,7 +496,7 @@ typedef struct {
     double bound; /* in ulp, of float */
 } promise;
 
-/* What kernels/functions.h promises; the others are exact or round once. */
+/* The bounds that kernels/functions.h states; the other operations are exact or round once. */
 static const promise promises[] = {
     {RCVI_EXP, 1.25}, {RCVI_SIGMOID, 2.5}, {RCVI_TANH, 1.75},       {RCVI_LOG, 1},           {RCVI_SOFTPLUS, 2},
     {RCVI_NEGATE, 0}, {RCVI_RELU, 0},      {RCVI_ABS, 0},           {RCVI_SQRT, 0.5001},     {RCVI_STEP, 0},
@@ -506,7 +507,8 @@ static const promise promises[] = {
 static void float_maps(void **state) {
     (void)state;
     enum { stride = 509, chunk = 4099 };
-    float *x = exactly(chunk * sizeof *x), *y = exactly(chunk * sizeof *y), *out = exactly(chunk * sizeof *out);
+    float *x = allocate_exactly(chunk * sizeof *x), *y = allocate_exactly(chunk * sizeof *y),
+          *out = allocate_exactly(chunk * sizeof *out);
     for (size_t s = 0; s < rcvi_kernels_count(); s++) {
         const rcvi_kernels *set = rcvi_kernels_at(s);
         double worst[RCVI_OPERATION_COUNT] = {0};
@@ -538,7 +540,7 @@ static void float_maps(void **state) {
     free(out);
 }
 
-/* Any length, any position, in place: the same bits as one value alone. */
+/* Checks any length, any position, and in place: the same bits as for one value alone. */
 static void map_positions(void **state) {
     (void)state;
     enum { most = 70 };
@@ -553,8 +555,8 @@ static void map_positions(void **state) {
                 rcvi_map_kernel map = type ? set->map_double[operation] : set->map_float[operation];
                 size_t size = result_size(type);
                 for (int n = 0; n <= most; n++) {
-                    char *x = exactly((size_t)n * size), *y = exactly((size_t)n * size);
-                    char *alone = exactly((size_t)n * size), *out = exactly((size_t)n * size);
+                    char *x = allocate_exactly((size_t)n * size), *y = allocate_exactly((size_t)n * size);
+                    char *alone = allocate_exactly((size_t)n * size), *out = allocate_exactly((size_t)n * size);
                     for (int i = 0; i < n; i++) {
                         put(type, x, i, 9 * random_number());
                         put(type, y, i, 9 * random_number());
@@ -586,8 +588,8 @@ static void map_positions(void **state) {
     }
 }
 
-/* exp of differences up to 0 and their sum, of any length, in place: within 2 ulp of the difference's exponential, a zero past
- * all numbers, and NaN where there is one. */
+/* Checks exp of differences up to 0 and their sum, of any length, in place: within 2 ulp of the exponential, zero below the smallest
+ * number, and NaN for NaN. */
 static void exponentials(void **state) {
     (void)state;
     enum { most = 150 };
@@ -597,11 +599,12 @@ static void exponentials(void **state) {
         for (int n = 0; n <= 2 * most; n++) {
             int type = n & 1, count = n / 2;
             double less = 3 * random_number(), sum = 0, unit = type ? 0x1p-52 : 0x1p-23, least = type ? 0 : 0x1p-149;
-            char *x = exactly((size_t)count * result_size(type)), *out = exactly((size_t)count * result_size(type));
+            char *x = allocate_exactly((size_t)count * result_size(type)),
+                 *out = allocate_exactly((size_t)count * result_size(type));
             if (!type) less = (float)less;
             for (int i = 0; i < count; i++) {
                 double special = odd[i % 8];
-                bool ends = i % 8 == 7 && count % 16 != 15; /* few with NaN, so that sums are seen */
+                bool ends = i % 8 == 7 && count % 16 != 15; /* few cases with NaN, so that most sums are compared */
                 put(type, x, i, less + (i % 3 == 0 && !ends ? special : -50 * fabs(random_number())));
             }
             double got = (type ? set->exp_sum_double : set->exp_sum_float)(count, less, x, out);
@@ -653,14 +656,9 @@ static void sets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets),
-        cmocka_unit_test(products),
-        cmocka_unit_test(starts),
-        cmocka_unit_test(roundings),
-        cmocka_unit_test(transposed_roundings),
-        cmocka_unit_test(float_maps),
-        cmocka_unit_test(map_positions),
-        cmocka_unit_test(exponentials),
+        cmocka_unit_test(sets),          cmocka_unit_test(test_products),        cmocka_unit_test(starts),
+        cmocka_unit_test(roundings),     cmocka_unit_test(transposed_roundings), cmocka_unit_test(float_maps),
+        cmocka_unit_test(map_positions), cmocka_unit_test(exponentials),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* What stands around a network while it learns, on the CPU: all cases in every type by few and many threads, the same bits by any
- * number of them, and what is refused. */
+/* Tests of embedding, output layer, loss and update on the CPU: all cases in every type with few and many threads, the same bits with
+ * any number of threads, and the calls that are refused. */
 #include "learn_cases.h"
 #include "sample.h"
 
@@ -32,7 +32,7 @@ static void in_bfloat16(void **state) {
     check_type(RCV_BFLOAT16);
 }
 
-static void threads_do_not_show(void **state) {
+static void bits_do_not_depend_on_threads(void **state) {
     (void)state;
     static const rcv_dtype dtypes[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_BFLOAT16};
     test_allocator counter;
@@ -48,7 +48,7 @@ static void threads_do_not_show(void **state) {
     test_context_end(&counter, context);
 }
 
-/* ---- what is refused ---- */
+/* ---- invalid arguments ---- */
 
 static const rcvi_learn_shape good = {
     .dtype = RCV_FLOAT32, .threads = 2, .rows = 8, .features = 3, .classes = 5, .training = true};
@@ -137,7 +137,7 @@ static void calls_are_checked(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_double),          cmocka_unit_test(in_float),
-        cmocka_unit_test(in_bfloat16),        cmocka_unit_test(threads_do_not_show),
+        cmocka_unit_test(in_bfloat16),        cmocka_unit_test(bits_do_not_depend_on_threads),
         cmocka_unit_test(memory_may_run_out), cmocka_unit_test(shapes_are_checked),
         cmocka_unit_test(calls_are_checked),
     };

@@ -1,4 +1,5 @@
-/* Products by shares: right in every layout and cut, the same bits in all of them, and nothing touched around c. */
+/* Tests of large products: correct in every layout and division among members, the same bits in all of them, and nothing written
+ * outside of c. */
 #include "recurve_bench.h"
 #include "sample.h"
 #include "test.h"
@@ -27,7 +28,7 @@ static double draw(void) {
     return (double)(seed >> 11) * 0x1p-52 - 1;
 }
 
-/* Logical matrices, in double; what is given to the product has been rounded to its type already. */
+/* Logical matrices, in double, whose elements are already rounded to the type of the product. */
 typedef struct {
     shape shape;
     double *a, *b, *c; /* [m, k], [k, n], [m, n] */
@@ -64,14 +65,14 @@ static problem make(shape shape, rcvi_kernel_type type, bool whole) {
     return made;
 }
 
-static void drop(problem *problem) {
+static void free_matrices(problem *problem) {
     free(problem->a);
     free(problem->b);
     free(problem->c);
 }
 
-/* A matrix as it lies in memory, of double, float or bfloat16 by the bytes of an element, with `pad` elements between
- * rows; it ends with its last element. */
+/* A matrix in memory, of double, float or bfloat16 by the bytes of an element, with `pad` elements between rows; the allocation ends
+ * with its last element. */
 static void *store(const double *from, int64_t rows, int64_t columns, bool transpose, int64_t pad, size_t bytes) {
     int64_t stored_rows = transpose ? columns : rows, stored_columns = transpose ? rows : columns;
     int64_t stride = stored_columns + pad, count = (stored_rows - 1) * stride + stored_columns;
@@ -104,7 +105,7 @@ static void *aligned(size_t bytes, void **memory) {
     return (char *)*memory + (RCVI_MATMUL_ALIGN - (uintptr_t)*memory % RCVI_MATMUL_ALIGN) % RCVI_MATMUL_ALIGN;
 }
 
-/* All shares, one after another and in reverse, each with scratch full of NaN. */
+/* Runs all shares, in order or in reverse, each with scratch full of NaN. */
 static void run_shares(const rcvi_kernels *kernels, const rcvi_matmul *matmul, const manner *manner, const void *a,
                        const void *b, void *c) {
     void *memory, *packed_memory = NULL, *packed = NULL;
@@ -130,7 +131,8 @@ static void run_shares(const rcvi_kernels *kernels, const rcvi_matmul *matmul, c
     free(packed_memory);
 }
 
-/* The product of the first `m` rows and `n` columns, in double; checks what lies around and between the rows. */
+/* Computes the product of the first `m` rows and `n` columns, returned in double; checks that memory around and between the rows is
+ * unchanged. */
 static double *compute(const rcvi_kernels *kernels, rcvi_kernel_type type, const problem *problem, int64_t m, int64_t n,
                        const manner *manner) {
     int64_t k = problem->shape.k, pad = manner->pad, ldc = n + pad;
@@ -194,7 +196,7 @@ static void describe(char *text, size_t bytes, const rcvi_kernels *kernels, rcvi
              manner->members);
 }
 
-/* Sums of the rounding errors of k products in order: at most (k + 2) units of the sum of magnitudes. */
+/* Bound of the rounding errors of a sum of k products in order: (k + 2) units of the sum of magnitudes. */
 static void compare(const problem *problem, rcvi_kernel_type type, const manner *manner, bool whole, const double *out,
                     const char *what) {
     shape s = problem->shape;
@@ -242,7 +244,7 @@ static void products_are_right(void **state) {
                 compare(&problem, type, &manner, whole, out, what);
                 free(out);
             }
-            drop(&problem);
+            free_matrices(&problem);
         }
     }
 }
@@ -256,7 +258,7 @@ static void same_bits(const problem *problem, const double *all, int64_t m, int6
     }
 }
 
-/* Neither members, nor packing, nor the way an operand lies, nor the rows and columns around change an element. */
+/* The bits of an element depend neither on members, nor on packing, nor on the layout of operands, nor on other rows and columns. */
 static void bits_do_not_depend_on_the_cut(void **state) {
     (void)state;
     seed = 2;
@@ -286,12 +288,12 @@ static void bits_do_not_depend_on_the_cut(void **state) {
                 free(part);
             }
             free(all);
-            drop(&problem);
+            free_matrices(&problem);
         }
     }
 }
 
-/* Operands that lie in memory as bfloat16 give the bits that floats give, which are rounded on the way. */
+/* Operands stored in bfloat16 give the same bits as floats, which the product rounds. */
 static void sources_may_be_bfloat16(void **state) {
     (void)state;
     seed = 5;
@@ -318,12 +320,12 @@ static void sources_may_be_bfloat16(void **state) {
                 free(wide);
                 free(narrow);
             }
-            drop(&problem);
+            free_matrices(&problem);
         }
     }
 }
 
-/* Several blocks of columns, which rows of a that were rounded once meet one after another: a = u w^T, b = x v^T. */
+/* Rows of a that are rounded once and multiplied with several blocks of columns: a = u w^T, b = x v^T. */
 static void rounded_rows_are_kept(void **state) {
     (void)state;
     enum { M = 140, N = 530, K = 1024 };
@@ -347,7 +349,7 @@ static void rounded_rows_are_kept(void **state) {
             free(out);
         }
     }
-    drop(&problem);
+    free_matrices(&problem);
 }
 
 /* Every element of c belongs to one member, and columns begin at multiples of the grain. */
@@ -408,7 +410,7 @@ static void openblas_agrees(void **state) {
             compare(&problem, type, &manner, true, out, what);
             free(out);
         }
-        drop(&problem);
+        free_matrices(&problem);
     }
     rcvi_blas_end(before);
     assert_int_equal(rcvi_blas_begin(), before);
@@ -419,7 +421,7 @@ static void openblas_agrees(void **state) {
     assert_true(rcvi_matmul_blas_fits(&wide));
     wide.type = RCVI_KERNEL_BFLOAT16;
     assert_false(rcvi_matmul_blas_fits(&wide));
-    /* what CBLAS would print about, and leave undone */
+    /* arguments that CBLAS would print a message about and not compute */
     const rcvi_matmul good = {
         .type = RCVI_KERNEL_DOUBLE, .transpose_a = true, .m = 4, .n = 5, .k = 6, .lda = 4, .ldb = 5, .ldc = 5};
     assert_true(rcvi_matmul_blas_fits(&good));
@@ -436,9 +438,9 @@ static void openblas_agrees(void **state) {
 
 /* ---- scratch ------------------------------------------------------------------------------------------------------ */
 
-/* Does a product in scratch of so many bytes leave alone what lies behind? */
-static bool keeps_to(const rcvi_kernels *kernels, const rcvi_matmul *matmul, const void *zeros, void *c, char *area,
-                     int64_t bytes) {
+/* True if a product with scratch of so many bytes does not write after it. */
+static bool stays_in_scratch(const rcvi_kernels *kernels, const rcvi_matmul *matmul, const void *zeros, void *c,
+                             char *area, int64_t bytes) {
     enum { UNTOUCHED = 0x5a, BEHIND = 1 << 16 };
     memset(area + bytes, UNTOUCHED, BEHIND);
     if (kernels->begin) kernels->begin();
@@ -449,8 +451,8 @@ static bool keeps_to(const rcvi_kernels *kernels, const rcvi_matmul *matmul, con
     return same == BEHIND;
 }
 
-/* A chunk of time at the end of a sequence, or a member's rows, is less than what scratch was made for; but it may be computed in another
- * way, or in deeper blocks. */
+/* A chunk of time at the end of a sequence, or the rows of one member, are less than what the scratch was allocated for; but the product
+ * may use another algorithm, or deeper blocks. */
 static void scratch_for_less(void **state) {
     (void)state;
     static const shape whole[] = {{100, 3, 1168}, {64, 1, 5000}, {60, 80, 530}, {40, 20, 2100}};
@@ -483,7 +485,7 @@ static void scratch_for_less(void **state) {
             matmul.ldb = tb ? matmul.k : matmul.n;
             matmul.ldc = matmul.n;
             assert_true(bytes <= AREA / 2);
-            if (!keeps_to(kernels, &matmul, zeros, c, area, bytes))
+            if (!stays_in_scratch(kernels, &matmul, zeros, c, area, bytes))
                 fail_msg("%s, type %d, %d%d: %lld x %lld x %lld needs more scratch than %lld x %lld", kernels->name,
                          (int)type, ta, tb, (long long)matmul.m, (long long)matmul.n, (long long)matmul.k,
                          (long long)w->m, (long long)w->k);
@@ -523,7 +525,7 @@ static void public_products(void **state) {
         check_ok(rcv_gemm_run(gemm, a, b, c));
         assert_memory_equal(c, expected, sizeof c);
         check_ok(rcv_gemm_run(gemm, a, other, c));
-        assert_int_equal(memcmp(c, expected, sizeof c) == 0, packed); /* the packed one is remembered */
+        assert_int_equal(memcmp(c, expected, sizeof c) == 0, packed); /* the packed b is kept */
         if (packed) {
             check_ok(rcv_gemm_run(gemm, a, NULL, c));
             assert_memory_equal(c, expected, sizeof c);

@@ -1,5 +1,5 @@
-/* Linear recurrences by themselves: every form and type against a plain loop, the same bits by any number of threads, and
- * what overflows or is no number does what it does in that loop. */
+/* Tests of linear recurrences: every form and type against a plain loop, the same bits with any number of threads, and overflow and NaN
+ * as in that loop. */
 #include "recurve_bench.h"
 #include "sample.h"
 #include "scan_cases.h"
@@ -8,10 +8,10 @@
 
 static const char *const forms[] = {"serial", "channels", "guessed", "chained", "three", NULL};
 static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_FLOAT64, RCV_BFLOAT16, RCV_FLOAT16};
-enum { FORMS = 6, TYPES = 4, COMPOSES = 3 /* and the form behind it */ };
+enum { FORMS = 6, TYPES = 4, COMPOSES = 3 /* and the form after it */ };
 
-/* The sanitizers take every so many-th case of a loop, since the thread sanitizer takes a hundred times as long. The number has no divisor in
- * common with the counts of forms, types, shapes and options, so that the cases are spread over all of these. */
+/* Builds with a sanitizer run every n-th case of a loop, because the thread sanitizer is a hundred times slower. n has no divisor in
+ * common with the numbers of forms, types, shapes and options, so that the cases are spread over all of these. */
 #if defined __SANITIZE_THREAD__
 enum { EVERY = 23 };
 #elif defined __SANITIZE_ADDRESS__
@@ -86,7 +86,7 @@ static void every_shape(void **state) {
     test_context_end(&counter, context);
 }
 
-/* Overflow, zeros, products that sink: what the loop gives, in every form. */
+/* Overflow, zeros, products that become subnormal: every form gives the values of the loop. */
 static void every_gate(void **state) {
     (void)state;
     test_allocator counter;
@@ -105,8 +105,8 @@ static void every_gate(void **state) {
     test_context_end(&counter, context);
 }
 
-/* The states before and behind an overflow in one step, or of a zero gate behind it, where a composition would be wrong. */
-static void overflow_on_the_way(void **state) {
+/* States before and after an overflow in one step, or with a zero gate after it, where a composition would be wrong. */
+static void overflow_within_a_chunk(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
@@ -117,8 +117,8 @@ static void overflow_on_the_way(void **state) {
     test_context_end(&counter, context);
 }
 
-/* States below the normal numbers are kept: forms that take one step after the other flush nothing. */
-static void denormals_stay(void **state) {
+/* Subnormal states are kept: the sequential forms flush nothing. */
+static void subnormal_states_are_kept(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
@@ -136,8 +136,8 @@ static void denormals_stay(void **state) {
     test_context_end(&counter, context);
 }
 
-/* NaN in a channel of a sequence: from there on that one is NaN, and all others have the bits that they have without it. */
-static void not_a_number_stays(void **state) {
+/* NaN in a channel of a sequence: from there on that channel is NaN, and all others have the same bits as without it. */
+static void nan_stays_in_its_channel(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
@@ -203,7 +203,7 @@ static void bits_do_not_depend_on_threads(void **state) {
     test_context_end(&counter, context);
 }
 
-/* The forms that take one step after the other give the same bits, and so do those that compose. */
+/* All sequential forms give the same bits, and so do all forms that compose. */
 static void forms_agree(void **state) {
     (void)state;
     test_allocator counter;
@@ -226,9 +226,9 @@ static void forms_agree(void **state) {
     test_context_end(&counter, context);
 }
 
-/* Guesses leave no trace, whether the gates forget them soon, late or never: the bits are those of one step after the other, but of
- * what resets add to dinitial. */
-static void guesses_leave_no_trace(void **state) {
+/* The form "guessed" gives the bits of the sequential recurrence, whether gates forget the guess soon, late or never, except for what
+ * resets add to dinitial. */
+static void guessed_form_gives_serial_bits(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
@@ -236,7 +236,7 @@ static void guesses_leave_no_trace(void **state) {
     for (int i = 0; i < 4 * GATES_COUNT * TYPES * 2; i++) {
         if (is_left_out((uint64_t)i)) continue;
         rcv_scan_options options = options_of(shapes[i % 4], "channels", dtypes[i / 4 % TYPES]);
-        int mixed = i / 4 / TYPES + i; /* so that every shape and type meets all of them */
+        int mixed = i / 4 / TYPES + i; /* so that every shape and type is tested with all of them */
         options.reverse = mixed & 1;
         options.lengths = mixed & 2;
         options.resets = mixed & 4;
@@ -257,8 +257,8 @@ static void guesses_leave_no_trace(void **state) {
     test_context_end(&counter, context);
 }
 
-/* A channel among many that never forgets, one of another sequence that had ended, and the rest which do at once. */
-static void guesses_are_mended_where_needed(void **state) {
+/* One channel that never forgets, one of another sequence that has ended, and all others, which forget at once. */
+static void guesses_are_corrected_where_needed(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
@@ -288,7 +288,7 @@ static void guesses_are_mended_where_needed(void **state) {
     test_context_end(&counter, context);
 }
 
-/* The case's steps first .. end - 1 by themselves, from and to these states. */
+/* A case of steps first .. end - 1 alone, with these initial and final states. */
 static scan_case part_of(const scan_case *whole, int64_t first, int64_t end) {
     rcv_scan_options options = whole->options;
     options.steps = end - first;
@@ -304,7 +304,7 @@ static scan_case part_of(const scan_case *whole, int64_t first, int64_t end) {
     return made;
 }
 
-/* Two calls, the state behind the first being the one before the second, have the bits of one. */
+/* Two calls, the second from the final state of the first, have the bits of one call. */
 static void calls_can_be_split(void **state) {
     (void)state;
     test_allocator counter;
@@ -333,7 +333,7 @@ static void calls_can_be_split(void **state) {
         assert_memory_equal(all.db + at, late->db, rest);
         assert_memory_equal(all.final, two.final, states * all.carry);
         assert_memory_equal(all.dinitial, one.dinitial, states * all.carry);
-        if (dtype == carry) { /* else the whole one reads the state at the cut rounded */
+        if (dtype == carry) { /* otherwise the single call reads the rounded state at the division */
             assert_memory_equal(all.da, early->da, at);
             assert_memory_equal(all.da + at, late->da, rest);
         }
@@ -367,8 +367,8 @@ static double loss_of(rcv_context *context, const scan_case *self, double *magni
     return loss;
 }
 
-/* The loss is linear in each single number, so that differences are exact but for roundings: of a few hundred operations on
- * terms of this magnitude, divided by the distance. */
+/* The loss is linear in each number, so differences are exact up to the rounding errors of a few hundred operations on terms of this
+ * magnitude, divided by the distance. */
 static void check_difference(rcv_context *context, const scan_case *self, double *number, double gradient) {
     const double distance = 0x1p-4, kept = *number;
     double above_sum, below_sum;
@@ -406,7 +406,7 @@ static void gradients_are_differences(void **state) {
     test_context_end(&counter, context);
 }
 
-/* What is not given counts as zeros, and what is not wanted is left alone; the rest has the bits that it has with them. */
+/* Inputs that are not given count as zeros, outputs that are not given are not written; all others keep their bits. */
 static void gradients_may_be_left_out(void **state) {
     (void)state;
     test_allocator counter;
@@ -465,8 +465,8 @@ static void every_set_of_kernels(void **state) {
     }
 }
 
-/* Large enough to go past the caches of most machines, in each type. */
-static void streamed(void **state) {
+/* Arrays that exceed the caches of most machines, in each type: results are written with non-temporal stores. */
+static void non_temporal_stores(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
@@ -636,18 +636,18 @@ int main(void) {
         cmocka_unit_test(every_option),
         cmocka_unit_test(every_shape),
         cmocka_unit_test(every_gate),
-        cmocka_unit_test(overflow_on_the_way),
-        cmocka_unit_test(denormals_stay),
-        cmocka_unit_test(not_a_number_stays),
+        cmocka_unit_test(overflow_within_a_chunk),
+        cmocka_unit_test(subnormal_states_are_kept),
+        cmocka_unit_test(nan_stays_in_its_channel),
         cmocka_unit_test(bits_do_not_depend_on_threads),
         cmocka_unit_test(forms_agree),
-        cmocka_unit_test(guesses_leave_no_trace),
-        cmocka_unit_test(guesses_are_mended_where_needed),
+        cmocka_unit_test(guessed_form_gives_serial_bits),
+        cmocka_unit_test(guesses_are_corrected_where_needed),
         cmocka_unit_test(calls_can_be_split),
         cmocka_unit_test(gradients_are_differences),
         cmocka_unit_test(gradients_may_be_left_out),
         cmocka_unit_test(every_set_of_kernels),
-        cmocka_unit_test(streamed),
+        cmocka_unit_test(non_temporal_stores),
         cmocka_unit_test(wrong_options),
         cmocka_unit_test(wrong_calls),
         cmocka_unit_test(memory_is_measured),

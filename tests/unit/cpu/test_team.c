@@ -1,4 +1,4 @@
-/* Threads that work together: nobody passes a barrier early, what was written is seen, and nothing is left behind. */
+/* Tests of the thread team: no member passes a barrier early, writes before a barrier are visible after it, and nothing leaks. */
 #include "recurve_bench.h"
 #include "test.h"
 
@@ -28,9 +28,9 @@ typedef struct {
     int calls[MOST];
 } shared;
 
-static void nap(long nanoseconds) { nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL); }
+static void sleep_for(long nanoseconds) { nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL); }
 
-/* Each round every member writes its slot, and after the barrier finds all slots written. */
+/* In each round every member writes its slot, and after the barrier reads all slots. */
 static void write_and_read(void *user, int member) {
     shared *self = user;
     int threads = rcvi_team_threads(self->team);
@@ -60,12 +60,12 @@ static void barrier_keeps_rounds_apart(void **state) {
     test_context_end(&counter, context);
 }
 
-/* Members that come late, by turns: the others wait longer than they spin, and sleep. */
-static void come_late(void *user, int member) {
+/* One member after another arrives late: the others wait longer than they spin, and sleep. */
+static void arrive_late(void *user, int member) {
     shared *self = user;
     int threads = rcvi_team_threads(self->team);
     for (int round = 1; round <= self->rounds; round++) {
-        if (round % threads == member) nap(round % 4 == 0 ? 3000000 : 200000);
+        if (round % threads == member) sleep_for(round % 4 == 0 ? 3000000 : 200000);
         self->slot[member] = round;
         rcvi_team_barrier(self->team, member);
         for (int i = 0; i < threads; i++) self->wrong[member] += self->slot[i] != round;
@@ -73,14 +73,14 @@ static void come_late(void *user, int member) {
     }
 }
 
-static void barrier_waits_for_the_late(void **state) {
+static void barrier_waits_for_late_members(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
     for (int threads = 2; threads <= 5; threads += 3) {
         shared self = {.rounds = 40};
         check_ok(rcvi_team_new(context, threads, &self.team));
-        rcvi_team_call(self.team, come_late, &self);
+        rcvi_team_call(self.team, arrive_late, &self);
         for (int i = 0; i < threads; i++) assert_int_equal(self.wrong[i], 0);
         rcvi_team_free(self.team);
     }
@@ -89,12 +89,12 @@ static void barrier_waits_for_the_late(void **state) {
 
 static void count_call(void *user, int member) {
     shared *self = user;
-    self->wrong[member] += self->calls[member] != self->rounds; /* what the caller wrote before the call */
+    self->wrong[member] += self->calls[member] != self->rounds; /* written by the caller before the call */
     self->calls[member]++;
 }
 
-/* Calls in quick succession, and calls that find the members asleep. */
-static void calls_reach_everybody(void **state) {
+/* Calls in quick succession, and calls while the members sleep. */
+static void calls_reach_all_members(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
@@ -106,8 +106,9 @@ static void calls_reach_everybody(void **state) {
             self.rounds = call;
             rcvi_team_call(self.team, count_call, &self);
             for (int i = 0; i < threads; i++) assert_int_equal(self.calls[i], call + 1);
-            if (call % (calls / 20) == 0) nap(400000);
-            if (call % (calls / 20) == 1) nap(90000 + 1000 * (call % 29)); /* about when they fall asleep */
+            if (call % (calls / 20) == 0) sleep_for(400000);
+            if (call % (calls / 20) == 1)
+                sleep_for(90000 + 1000 * (call % 29)); /* about as long as members spin before they sleep */
         }
         for (int i = 0; i < threads; i++) assert_int_equal(self.wrong[i], 0);
         rcvi_team_free(self.team);
@@ -115,7 +116,7 @@ static void calls_reach_everybody(void **state) {
     test_context_end(&counter, context);
 }
 
-static void teams_come_and_go(void **state) {
+static void teams_are_created_and_freed(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
@@ -123,7 +124,7 @@ static void teams_come_and_go(void **state) {
         shared self = {.rounds = 2};
         check_ok(rcvi_team_new(context, 1 + i % 4, &self.team));
         if (i % 3 != 0) rcvi_team_call(self.team, write_and_read, &self);
-        if (i % 50 == 0) nap(300000);
+        if (i % 50 == 0) sleep_for(300000);
         rcvi_team_free(self.team);
     }
     rcvi_team_free(NULL);
@@ -135,7 +136,7 @@ typedef struct {
     int blocked[MOST];
 } environment;
 
-static void look_around(void *user, int member) {
+static void read_environment(void *user, int member) {
     environment *self = user;
     sigset_t signals;
     pthread_sigmask(SIG_SETMASK, NULL, &signals);
@@ -153,18 +154,18 @@ static void members_round_as_the_caller_and_take_no_signals(void **state) {
     const int modes[] = {FE_UPWARD, FE_TONEAREST};
     for (int i = 0; i < 2; i++) {
         fesetround(modes[i]);
-        rcvi_team_call(team, look_around, &self);
+        rcvi_team_call(team, read_environment, &self);
         fesetround(FE_TONEAREST);
         for (int member = 0; member < 3; member++) assert_int_equal(self.rounding[member], modes[i]);
     }
-    assert_int_equal(self.blocked[0], 0); /* the caller's own mask is as it was */
+    assert_int_equal(self.blocked[0], 0); /* the caller's signal mask is unchanged */
     assert_int_equal(self.blocked[1], 1);
     assert_int_equal(self.blocked[2], 1);
     rcvi_team_free(team);
     test_context_end(&counter, context);
 }
 
-static void failures_leave_nothing(void **state) {
+static void failures_do_not_leak(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
@@ -179,8 +180,8 @@ static void failures_leave_nothing(void **state) {
     test_context_end(&counter, context);
 }
 
-/* In a process that may not take more memory, threads are refused after the first few. */
-static int without_room_for_stacks(void) {
+/* In a process whose address space is limited, the system refuses threads after the first few. */
+static int limit_address_space(void) {
     test_allocator counter;
     rcv_context *context = test_context(&counter);
     struct rlimit limit;
@@ -195,12 +196,12 @@ static int without_room_for_stacks(void) {
     return 0;
 }
 
-static void refused_threads_end_in_a_sentence(void **state) {
+static void refused_threads_give_a_message(void **state) {
     (void)state;
     if (SANITIZED) skip();
     pid_t child = fork();
     assert_true(child >= 0);
-    if (child == 0) _exit(without_room_for_stacks());
+    if (child == 0) _exit(limit_address_space());
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
@@ -242,12 +243,12 @@ static void the_machine_is_measured(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(barrier_keeps_rounds_apart),
-        cmocka_unit_test(barrier_waits_for_the_late),
-        cmocka_unit_test(calls_reach_everybody),
-        cmocka_unit_test(teams_come_and_go),
+        cmocka_unit_test(barrier_waits_for_late_members),
+        cmocka_unit_test(calls_reach_all_members),
+        cmocka_unit_test(teams_are_created_and_freed),
         cmocka_unit_test(members_round_as_the_caller_and_take_no_signals),
-        cmocka_unit_test(failures_leave_nothing),
-        cmocka_unit_test(refused_threads_end_in_a_sentence),
+        cmocka_unit_test(failures_do_not_leak),
+        cmocka_unit_test(refused_threads_give_a_message),
         cmocka_unit_test(the_machine_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The vendor's library against the oracle: plans pinned to `vendor` against `naive` in double, and what it refuses. */
+/* Tests of the vendor's library: plans pinned to `vendor` against `naive` in double, and the networks that it refuses. */
 #include "device/cpu/onednn/vendor.h"
 #include "probe.h"
 #include "schedule/schedule.h"
@@ -134,8 +134,8 @@ static void collect_backward(const session *s, arrays *out) {
     for (size_t i = 0; i < s->states; i++) out->dinitial[i] = widened(s->dinitial[i], s->state[i], s->dtype);
 }
 
-/* The passes: once with other parameters, then with the true ones, then once more with the same. What the backward pass
- * need not find again is spoilt before it. */
+/* Runs the passes with other parameters, then with the true ones, then again with the same. Arrays that the backward pass does not read
+ * are overwritten before it. */
 static void run_passes(session *s, const scenario *k, arrays *out) {
     const void *parameters = s->forward.parameters;
     double *zeros = calloc((size_t)s->parameters, sizeof *zeros);
@@ -160,7 +160,7 @@ static void run_passes(session *s, const scenario *k, arrays *out) {
     collect_backward(s, out);
 }
 
-/* False, with the sentence in rcv_message(), where the plan is refused. */
+/* False, with the reason in rcv_message(), if the plan is refused. */
 static bool run(const rcv_net *net, const char *schedule, rcv_dtype dtype, const scenario *k, const arrays *in,
                 arrays *out) {
     rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = k->steps, .batch = k->batch, .dtype = dtype,
@@ -322,7 +322,7 @@ static void test_float(void **state) {
     }
 }
 
-/* Not every CPU has it, nor every pass of it. */
+/* Not every CPU supports bfloat16, or supports it in every pass. */
 static void test_bfloat16(void **state) {
     (void)state;
     if (!is_there()) skip();
@@ -365,7 +365,7 @@ typedef struct {
     const char *cell, *text; /* a built-in, or a text */
     rcv_net_options net;
     rcv_plan_options plan;
-    const char *sentence; /* a part of the refusal's; NULL: it applies */
+    const char *sentence; /* part of the message of the refusal; NULL: the schedule applies */
 } request;
 
 static const request requests[] = {
@@ -428,7 +428,7 @@ static void test_refusals(void **state) {
     }
 }
 
-/* What the schedule says where the library is cuDNN; no GPU is needed for that. */
+/* Refusals of the schedule where the library is cuDNN; they need no GPU. */
 static const request gpu_requests[] = {
     {.cell = "lstm"},
     {.cell = "gru", .net = {.bidirectional = true, .no_bias = true}, .plan = {.training = true}},
@@ -533,7 +533,7 @@ static void test_absence(void **state) {
     test_context_end(&allocator, context);
 }
 
-/* Every allocation of planning and of a run fails once; nothing is left behind. */
+/* Every allocation of planning and of a run fails once; nothing leaks. */
 static void test_no_memory(void **state) {
     (void)state;
     if (!is_there()) skip();

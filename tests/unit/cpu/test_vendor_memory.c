@@ -1,5 +1,5 @@
-/* oneDNN without memory, from the making of a plan to its backward call: each allocation by operator new fails once, and the address space
- * ends anywhere. Every call answers RCV_NO_MEMORY or does its work, and the next one does it. */
+/* Tests of oneDNN without memory, from planning to the backward call: each allocation by operator new fails once, and the address space is
+ * limited to any size. Every call returns RCV_NO_MEMORY or succeeds, and the next call succeeds. */
 #define _GNU_SOURCE
 #include "test.h"
 
@@ -11,7 +11,7 @@
 
 /* ---- allocations that fail: oneDNN calls those of this program ---- */
 
-static size_t calls, fail_at, failed; /* the nth from now on; 0: none */
+static size_t calls, fail_at, failed; /* the nth allocation from now on fails; 0: none */
 
 static bool is_to_fail(void) {
     calls++;
@@ -42,7 +42,7 @@ void _ZdlPvm(void *memory, size_t bytes) { (void)bytes, free(memory); }
 void _ZdaPvm(void *memory, size_t bytes) { (void)bytes, free(memory); }
 #pragma GCC visibility pop
 
-/* oneDNN leaves its own objects behind when it throws; none of them is the library's. */
+/* oneDNN leaks its own objects when it throws; none of them belongs to Recurve. */
 const char *__lsan_default_suppressions(void);
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void) { return "leak:libdnnl\n"; }
 
@@ -108,7 +108,7 @@ static void check_cell(const char *name) {
     size_t bytes = parameter_bytes(&s);
     float *gradient = malloc(bytes), y[STEPS * BATCH * HIDDEN];
     assert_non_null(gradient);
-    check_ok(run_once(&s)); /* oneDNN's own tables are there now */
+    check_ok(run_once(&s)); /* oneDNN has allocated its own tables now */
     calls = 0;
     check_ok(run_once(&s));
     size_t total = calls, survived = 0;
@@ -124,7 +124,7 @@ static void check_cell(const char *name) {
         if (status == RCV_NO_MEMORY)
             assert_non_null(strstr(rcv_message(), "oneDNN has no memory"));
         else
-            check_ok(status); /* oneDNN did without */
+            check_ok(status); /* oneDNN succeeded without the allocation */
         if (!status) assert_memory_equal(y, s.y, sizeof y);
         survived++;
         if (at % AGAIN != 0) continue;
@@ -150,9 +150,9 @@ static void test_gru(void **state) {
     check_cell("gru");
 }
 
-/* ---- an address space that ends ---- */
+/* ---- a limited address space ---- */
 
-/* What the process has now, in bytes. */
+/* Bytes of the address space that the process uses. */
 static size_t address_space(void) {
     size_t pages = 0;
     FILE *file = fopen("/proc/self/statm", "r");
@@ -161,7 +161,7 @@ static size_t address_space(void) {
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* In a child with so many bytes more than it has: 0 done, 1 RCV_NO_MEMORY, 2 anything else. */
+/* Runs in a child whose address space may grow by so many bytes: 0 success, 1 RCV_NO_MEMORY, 2 anything else. */
 static int run_within(subject *s, size_t more) {
     fflush(NULL);
     pid_t child = fork();
@@ -181,7 +181,7 @@ static int run_within(subject *s, size_t more) {
 static void test_address_space(void **state) {
     (void)state;
 #if defined(__SANITIZE_ADDRESS__)
-    skip(); /* its shadow is larger than any limit */
+    skip(); /* the sanitizer's shadow memory exceeds any limit */
 #endif
     if (!rcvi_vendor_name() || !address_space()) skip();
     subject s;
