@@ -37,7 +37,7 @@ static int count_private(const rcvi_program *program, int *loops) {
     for (size_t i = 0; i < program->step_count; i++) {
         if (program->steps[i].kind != RCVI_STEP_LOOP) continue;
         ++*loops;
-        found += engine->ready[i].is_private;
+        found += engine->prepared[i].is_private;
     }
     rcvi_device_cpu.release(engine);
     return found;
