@@ -4,6 +4,7 @@
 #define RECURVE_CUDA_PROGRAMS_H
 
 #include "planned.h"
+#include "sample.h"
 #include "schedule/schedule.h"
 
 static const char *const gpu_plans[] = {
@@ -84,15 +85,16 @@ static inline bool write_program(const problem *p, bool training, const char *pl
     return write_with(p->net, &options, program);
 }
 
-/* Calls `check` for every program that there is, with and without a library where it matters; answers how many. */
+/* Calls `check` for every program that there is (of a part: sample.h), with and without a library where it matters; answers how many. */
 static inline size_t each_program(size_t (*check)(const problem *p, const rcvi_program *program)) {
-    size_t counted = 0;
+    size_t counted = 0, index = 0;
     for (int i = 0; i < GPU_CONFIGS * GPU_PLANS * 8; i++) {
         config c = gpu_configs[i / (GPU_PLANS * 8)];
         const char *plan = gpu_plans[i / 8 % GPU_PLANS];
         c.lengths = i & 2;
         gpu_alone = i / 4 % 2;
         if (gpu_alone && !(strstr(plan, "steps=all") && strstr(plan, "pack"))) continue;
+        if (!sample_takes(index++)) continue;
         problem p;
         rcvi_program program;
         open_problem(&p, &c, 1);

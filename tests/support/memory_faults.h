@@ -18,7 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MEMORY_FAULT_SECONDS = 120 }; /* in which a child must have ended */
+enum {
+    MEMORY_FAULT_SECONDS = 120, /* in which a child must have ended */
+    MEMORY_FAULT_GROUP =
+        32 /* allocations; where `sparse` is set and a part of a sweep is asked for, a quarter of such groups fail */
+};
 
 /* Waits for a child; its exit status. One that a signal ended fails the test. */
 static inline int memory_fault_wait(pid_t child, size_t allocation) {
@@ -37,7 +41,9 @@ static inline pid_t memory_fault_fork(void) {
 }
 
 static inline bool memory_fault_here(test_allocator *self) {
-    if (!sample_takes(self->points++)) return false;
+    size_t point = self->points++, group = point / MEMORY_FAULT_GROUP;
+    if (!sample_takes(point)) return false;
+    if (self->sparse && sample_is_partial() && group % 4 != group / 4 % 4) return false;
     pid_t child = memory_fault_fork();
     if (child == 0) {
         self->in_child = true;

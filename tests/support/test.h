@@ -42,6 +42,8 @@ typedef struct test_allocator {
     size_t failed;
     bool (*fails)(struct test_allocator *self); /* NULL, or asked at every allocation (memory_faults.h) */
     size_t points, forked;                      /* of memory_faults.h: how often it was asked, and its children */
+    bool
+        sparse; /* of memory_faults.h: so many allocations that a part of the sweep is still too long under the sanitizers */
     bool in_child;
 } test_allocator;
 

@@ -259,6 +259,7 @@ static void no_memory(void **state) {
     rcv_model *loaded = NULL, *approximation = NULL;
     size_t live = self.counting.live, calls = self.counting.calls;
     rcv_model_options load = RCV_INIT(rcv_model_options, .dtype = RCV_FLOAT64);
+    self.counting.sparse = true;
     memory_faults_begin(&self.counting);
     rcv_status status = rcv_model_load(self.context, path_in("model"), &load, &loaded);
     if (status == RCV_OK) status = rcv_model_low_rank(loaded, 2, &approximation);
