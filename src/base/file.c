@@ -189,8 +189,7 @@ rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_by
     if (path[0] == '\0') return rcvi_fail(RCV_IO, "cannot write to an empty path");
     struct stat info;
     if (stat(path, &info) != 0) return replace_file(context, path, 0, parts, count);
-    if (S_ISDIR(info.st_mode))
-        return rcvi_fail(RCV_IO, "cannot write %s: it is a directory, not a file", path);
+    if (S_ISDIR(info.st_mode)) return rcvi_fail(RCV_IO, "cannot write %s: it is a directory, not a file", path);
     if (access(path, W_OK) != 0) return rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return write_in_place(path, parts, count);
     /* The target of a symbolic link is replaced, not the link. */

@@ -23,17 +23,17 @@ typedef enum {
 
 typedef struct {
     const rcvi_recurrence *r;
-    rcvi_scan_cut cut;      /* a loop has the form RCVI_SCAN_CHANNELS, and only vector, steps and threads */
-    rcvi_cuda_type *types;  /* [operands] */
-    bool *has_rounded;      /* [operands] */
+    rcvi_scan_cut cut;        /* a loop has the form RCVI_SCAN_CHANNELS, and only vector, steps and threads */
+    rcvi_cuda_type *types;    /* [operands] */
+    bool *has_rounded;        /* [operands] */
     rcvi_read_time *readings; /* [operands] */
-    bool *early, *late;     /* [instructions] computed before the state is known, and after it */
-    bool *again;            /* [instructions] both */
-    bool *read_again;       /* [operands] likewise */
-    bool early_stores;      /* results that are known early are stored early */
-    int fetch, batch;       /* positions whose values are loaded at once, before the state is known and after it */
-    int sum;                /* the carried value that is a sum, or RCVI_NONE */
-    size_t states, sums;    /* bytes of scratch: states that tiles pass on, sums of tiles */
+    bool *early, *late;       /* [instructions] computed before the state is known, and after it */
+    bool *again;              /* [instructions] both */
+    bool *read_again;         /* [operands] likewise */
+    bool early_stores;        /* results that are known early are stored early */
+    int fetch, batch;         /* positions whose values are loaded at once, before the state is known and after it */
+    int sum;                  /* the carried value that is a sum, or RCVI_NONE */
+    size_t states, sums;      /* bytes of scratch: states that tiles pass on, sums of tiles */
     char *source;
     cudaLibrary_t code;
     cudaKernel_t kernels[RCVI_RECURRENCE_KERNELS]; /* scan, or reduce, carry and expand; the last: sum */
