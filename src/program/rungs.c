@@ -50,7 +50,7 @@ typedef struct {
 /* A rung that a bool of its name turns on, and one that its first argument turns on. */
 #define FLAG(NAME) .name = #NAME, .flag = FIELD(NAME)
 #define BY_ARGUMENT(NAME) .name = #NAME, .flag = NO_FLAG
-#define ARGUMENT(KIND, NAME, MEMBER) .kind = KIND, .name = NAME, .field = FIELD(MEMBER)
+#define ARGUMENT(KIND, NAME, MEMBER) .kind = (KIND), .name = (NAME), .field = FIELD(MEMBER)
 
 /* In the order in which they are printed. naive is the absence of all others that are not runs_naive. */
 static const rung rungs[] = {

@@ -29,7 +29,9 @@ void rcvi_optimiser_free(rcvi_optimiser *o, const rcv_learner *l) {
 }
 
 size_t rcvi_optimiser_array_count(const rcvi_optimiser *o) {
-    return (size_t)((o->first != NULL) + (o->second != NULL) + (o->average != NULL));
+    size_t count = o->first != NULL;
+    if (o->second) count++;
+    return o->average ? count + 1 : count;
 }
 
 /* ---- parts ---- */
