@@ -2,7 +2,7 @@
 #include "program/program.h"
 
 bool rcvi_program_rounds_sum(const rcvi_program *program, const rcvi_step *step, const rcvi_access *access) {
-    return program->machine.library_rounds && program->rungs.scan && step->kind == RCVI_STEP_GEMM &&
+    return program->machine.gemm_writes_activations && program->rungs.scan && step->kind == RCVI_STEP_GEMM &&
            (access->view == &step->out || access->view == step->gemm.start);
 }
 

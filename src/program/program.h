@@ -38,8 +38,8 @@ typedef struct {
     /* A product outside of loops of at least so many multiply-adds is better a gemm step, by the library, than part of a
      * map of packed matrices; 0: none is. */
     int64_t min_library_product;
-    bool library_rounds; /* such a gemm step may write activations, and start its sums from them */
-    int ordinal;         /* of the GPU */
+    bool gemm_writes_activations; /* such a gemm step may write activations, and start its sums from them */
+    int ordinal;                  /* of the GPU */
 } rcvi_machine;
 
 /* What a buffer is. All but RCVI_ARENA are the caller's arrays. Optional ones may be absent: then a copy from one reads zeros, and a step

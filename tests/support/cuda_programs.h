@@ -66,7 +66,7 @@ static inline bool write_with(const rcv_net *net, const rcv_plan_options *option
                             .gpu = true,
                             .max_sum_columns = 1024,
                             .min_library_product = gpu_alone,
-                            .library_rounds = true};
+                            .gemm_writes_activations = true};
     rcvi_rungs rungs;
     check_ok(rcvi_rungs_read(options->schedule, &rungs));
     const rcvi_schedule *schedule = rcvi_schedule_for(&rungs);

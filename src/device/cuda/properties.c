@@ -86,7 +86,7 @@ rcv_status rcvi_cuda_describe(rcv_context *context, int ordinal, rcv_dtype dtype
                               .gpu = true,
                               .max_sum_columns = 1024,
                               .min_library_product = RCVI_TUNED_LIBRARY_PRODUCT,
-                              .library_rounds = true,
+                              .gemm_writes_activations = true,
                               .ordinal = ordinal};
     if (!machine->vendor) machine->no_vendor = rcvi_cudnn_absence();
     return RCV_OK;

@@ -1,6 +1,7 @@
 /* Structs of the public headers that have a size: size 0 is refused by every function that takes one; a program compiled with an older or a newer
  * header works, unless it sets what this library does not know; results are written as far as the caller's size goes. And the headers
  * keep their conventions: a size first in every struct that callers fill, one version, words about threads in every section. */
+#include "public_headers.h"
 #include "recurve_bench.h"
 #include "recurve_distributed.h"
 #include "scratch.h"
@@ -140,21 +141,6 @@ static void test_size_zero(void **state) {
 
 /* ---- the headers ---- */
 
-static const char *const headers[] = {"recurve.h", "recurve_bench.h", "recurve_distributed.h"};
-enum { HEADERS = sizeof headers / sizeof *headers };
-
-static char *read_header(const char *name) {
-    char path[500];
-    snprintf(path, sizeof path, "%s/include/%s", RCV_SOURCE_DIR, name);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    char *text = calloc(1, 1 << 20);
-    assert_non_null(text);
-    assert_true(fread(text, 1, (1 << 20) - 1, file) > 1000);
-    fclose(file);
-    return text;
-}
-
 static void test_version_macros(void **state) {
     (void)state;
     char text[64];
@@ -169,8 +155,8 @@ static void test_sizes_are_first(void **state) {
     static const char owned[] =
         " rcv_allocator rcv_size rcv_parameter rcv_state rcv_candidate rcv_tensor rcv_setting rcv_progress rcv_event ";
     size_t checked = 0;
-    for (size_t h = 0; h < HEADERS; h++) {
-        char *text = read_header(headers[h]);
+    for (size_t h = 0; h < PUBLIC_HEADERS; h++) {
+        char *text = read_public_header(public_headers[h]);
         for (char *at = text; (at = strstr(at, "typedef struct {"));) {
             at += strlen("typedef struct {");
             char *end = strstr(at, "\n} rcv_"), name[70] = " ";
@@ -178,7 +164,7 @@ static void test_sizes_are_first(void **state) {
             snprintf(name + 1, sizeof name - 1, "%.*s ", (int)strcspn(end + 3, ";"), end + 3);
             bool sized = !strncmp(at, "\n    size_t size;\n", 18);
             if (sized == (strstr(owned, name) != NULL))
-                fail_msg("%s:%s%s", headers[h], name,
+                fail_msg("%s:%s%s", public_headers[h], name,
                          sized ? "has a size and is in the list of those without" : "does not begin with size_t size");
             checked += sized;
         }
@@ -191,13 +177,13 @@ static void test_sizes_are_first(void **state) {
 static void test_sections_speak_of_threads(void **state) {
     (void)state;
     size_t sections = 0;
-    for (size_t h = 0; h < HEADERS; h++) {
-        char *text = read_header(headers[h]);
+    for (size_t h = 0; h < PUBLIC_HEADERS; h++) {
+        char *text = read_public_header(public_headers[h]);
         for (char *at = strstr(text, "\n/* ---- "); at;) {
             char *next = strstr(at + 1, "\n/* ---- ");
             if (next) *next = '\0';
             bool says = strstr(at, "hread-safe") || strstr(at, "ne thread") || strstr(at, "shared between threads");
-            if (strstr(at, "RCV_API") && !says) fail_msg("%s: no word about threads in:%.80s", headers[h], at);
+            if (strstr(at, "RCV_API") && !says) fail_msg("%s: no word about threads in:%.80s", public_headers[h], at);
             sections++;
             at = next;
             if (at) *at = '\n';
