@@ -4,7 +4,8 @@
     bench/compare.py BEFORE AFTER [--device cpu|cuda] [--rounds N] [--seconds S] [--rows PATTERN] [--json FILE]
 
 BEFORE and AFTER are build folders with `recurve`. BEFORE chooses the plan of a row, and both builds run it. Printed are medians over the
-rounds, and the ratio after / before. The JSON also has machine, versions, date and commits.
+rounds, and the median over the rounds of the ratio after / before: the two runs of a round follow each other, so a slow minute of the
+machine counts for both. The JSON also has machine, versions, date and commits.
 """
 import argparse
 import json
@@ -52,9 +53,9 @@ def run(build, row, device, seconds, plan):
         return json.loads(path.read_text())
 
 
-def find_plan(result):
-    """The plan that was chosen."""
-    return result["contestants"][0]["plan"]
+def ours(result):
+    """The entry of the plan that was run; earlier builds name the list `contestants`."""
+    return result.get("entries", result.get("contestants"))[0]
 
 
 def main():
@@ -72,7 +73,7 @@ def main():
     for name, row in ROWS[options.device].items():
         if not re.search(options.rows, name):
             continue
-        plan = find_plan(run(options.before, row, options.device, options.seconds, None))
+        plan = ours(run(options.before, row, options.device, options.seconds, None))["plan"]
         times = {"before": [], "after": []}
         for _ in range(options.rounds):
             for side, build in (("before", options.before), ("after", options.after)):
@@ -80,10 +81,11 @@ def main():
                 about.setdefault("machine", result["machine"])
                 about.setdefault("date", result["date"])
                 about.setdefault(side, f"{result['version']} {result['commit']}")
-                times[side].append(1e3 * result["contestants"][0]["median"])
+                times[side].append(1e3 * ours(result)["median"])
         before, after = (statistics.median(times[side]) for side in ("before", "after"))
-        rows[name] = {"plan": plan, "before_ms": times["before"], "after_ms": times["after"], "ratio": after / before}
-        print(f"{name:24}{before:12.4f}{after:12.4f}{after / before:14.3f}  {plan}", flush=True)
+        ratio = statistics.median(b / a for a, b in zip(times["before"], times["after"]))
+        rows[name] = {"plan": plan, "before_ms": times["before"], "after_ms": times["after"], "ratio": ratio}
+        print(f"{name:24}{before:12.4f}{after:12.4f}{ratio:14.3f}  {plan}", flush=True)
         if options.json:  # after each row, so that a run that is ended early leaves what it has
             Path(options.json).write_text(json.dumps({**about, "rounds": options.rounds, "rows": rows}, indent=1) + "\n")
 

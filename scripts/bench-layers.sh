@@ -40,7 +40,7 @@ python3 - "$room" "$results" "$((steps * batch * hidden))" <<'END'
 import json, sys
 room, results, elements = sys.argv[1], sys.argv[2], int(sys.argv[3])
 load = lambda name: json.load(open(f"{room}/{name}.json"))
-median = lambda j: next(c for c in j["contestants"] if c["name"] == "recurve")["median"]
+median = lambda j: next(c for c in j["entries"] if c["name"] == "recurve")["median"]
 scan = load("scan")
 large = [p for p in scan["scan"]["points"] if p["steps"] * p["batch"] * p["channels"] >= 64 << 20 and p["copy"]]
 copy = max(p["copy"] for p in large)  # of arrays larger than the caches

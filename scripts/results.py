@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the pages of measurements, docs/results/*.md, from the files of measurements, bench/results/*.json.
+"""Writes the pages of measurements, docs/results/*.md, and the tables of README.md from the files of measurements, bench/results/*.json.
 
     scripts/results.py [--check] [--root FOLDER]
 
-There is one page a file, and an index. With --check nothing is written: the exit status is 1 if a page differs from what would be written, is
-missing, or has no file of measurements, and each such page is named. The pages depend on the JSON files and on this script alone.
+There is one page a file, and an index. In README.md the lines between `<!-- NAME: ... -->` and `<!-- end of NAME -->` are written. With --check
+nothing is written: the exit status is 1 if a page differs from what would be written, is missing, or has no file of measurements, and each such
+page is named. What is written depends on the JSON files and on this script alone.
 """
 import argparse
 import json
@@ -124,7 +125,7 @@ def library_versions(runs):
     """Versions of the libraries that took part, as the runs name them."""
     found = []
     for run in runs:
-        for entry in run.get("contestants", []):
+        for entry in run.get("entries", []):
             text = f"{entry.get('note') or ''} {entry.get('reason') or ''}"
             found += [match.replace("torch", "PyTorch") for match in re.findall(r"\b(?:OpenBLAS|oneDNN|torch) \d[\w.+]*", text)]
         if "torch" in run:
@@ -148,12 +149,12 @@ def shape(problem):
 
 
 def ours(run):
-    return next(entry for entry in run["contestants"] if entry["name"] == "recurve")
+    return next(entry for entry in run["entries"] if entry["name"] == "recurve")
 
 
 def find_anchor(run, name):
     """The fastest entry of that name, or of that family (cuDNN has several algorithms)."""
-    entries = [e for e in run["contestants"] if name == (e.get("family") or e["name"]) and e["median"] is not None]
+    entries = [e for e in run["entries"] if name == (e.get("family") or e["name"]) and e["median"] is not None]
     return min(entries, key=lambda e: e["median"], default=None)
 
 
@@ -176,7 +177,7 @@ def refusals(runs):
     """Why a library has no time, for each row where none of its algorithms has one."""
     found = {}
     for name, run in runs:
-        for entry in run["contestants"]:
+        for entry in run["entries"]:
             library = entry.get("family") or entry["name"]
             if entry["reason"] and not find_anchor(run, library):
                 found.setdefault((library, entry["reason"]), {})[code(name)] = True
@@ -187,7 +188,7 @@ def ladder_section(name, run):
     rows = [[entry["group"], entry["name"], code(entry["plan"]), milliseconds(entry["median"]), times(entry["speedup"]), percent(entry["of_peak"])]
             for entry in run["ladder"]]
     rows += [["library", e["name"], code(e["plan"]), milliseconds(e["median"]), times(run["ladder"][0]["median"] / e["median"]),
-              percent(e["of_peak"])] for e in run["contestants"] if e["name"] != "recurve" and e["median"] is not None]
+              percent(e["of_peak"])] for e in run["entries"] if e["name"] != "recurve" and e["median"] is not None]
     return (f"### `{name}`\n\n{run['title']}. Commit `{run['commit']}`, {run['date']}.\n\n"
             + table(["group", "rung", "plan", "ms", "of naive", "of peak"], rows))
 
@@ -342,10 +343,10 @@ def compare_page(data):
     for name, r in data["rows"].items():
         before, after = (statistics.median(r[k]) for k in ("before_ms", "after_ms"))
         spread = lambda values: f"{number(min(values))} to {number(max(values))}"
-        rows.append([code(name), number(before), spread(r["before_ms"]), number(after), spread(r["after_ms"]), f"{r['ratio']:.3f}", code(r["plan"])])
-    return (f"## Two builds of recurve\n\nBefore: {data['before']}. After: {data['after']}. Both run the same plan, in turns, {data['rounds']} rounds. Times are "
-            "medians over rounds of the medians of calls; below 1 the later build is faster. The shapes of the rows are in `bench/compare.py`.\n\n"
-            + table(["row", "before, ms", "range", "after, ms", "range", "after / before", "plan"], rows)), [
+        rows.append([code(name), len(r["before_ms"]), number(before), spread(r["before_ms"]), number(after), spread(r["after_ms"]), f"{r['ratio']:.3f}", code(r["plan"])])
+    return (f"## Two builds of recurve\n\nBefore: {data['before']}. After: {data['after']}. Both run the same plan, in turns. Times are "
+            "medians over rounds of the medians of calls. The ratio is the median over rounds of after / before; below 1 the later build is faster. The shapes of the rows are in `bench/compare.py`.\n\n"
+            + table(["row", "rounds", "before, ms", "range", "after, ms", "range", "after / before", "plan"], rows)), [
                 {"machine": data["machine"], "date": data["date"], "version": data["before"].split()[0], "commit": data["before"].split()[1]},
                 {"date": data["date"], "version": data["after"].split()[0], "commit": data["after"].split()[1]}]
 
@@ -530,6 +531,55 @@ def write_page(path):
                   "<br>".join(code(c) for c in commands)]
 
 
+# ---- tables of README.md ----
+
+README_CPU = ("headline-forward-2", "headline-train-2", "headline-bf16-2", "headline-bf16-train-2", "medium-train-2", "single-forward-2", "single-train-2",
+              "wide-bf16-2")
+README_GPU = ("headline-bf16", "headline-tf32", "headline-fp32", "medium-bf16", "large-bf16", "one-layer-bf16", "single-bf16", "single-fp32", "wide-bf16",
+              "long-bf16", "big-bf16", "gru-bf16", "peephole-bf16", "layernorm-bf16")
+PASSES = {"forward": "forward", "train": "training step"}
+
+
+def brief(run):
+    """The time of recurve, and of each library the time divided by it."""
+    mine = ours(run)["median"]
+    found = {name: entry for name in ANCHORS if (entry := find_anchor(run, name))}
+    if "oneDNN" in found:
+        found.pop("oneDNN float32", None)
+    return f"**{milliseconds(mine)}**" + "".join(f"; {name.replace(' by hand', '')} {times(entry['median'] / mine)}" for name, entry in found.items())
+
+
+def readme_cpu(files):
+    arm, intel = files["cpu-aarch64"], files["cpu-x86_64"]
+    rows = [[shape(arm[n]["problem"]), arm[n]["problem"]["dtype"], PASSES[arm[n]["problem"]["pass"]], brief(arm[n]), brief(intel[n])] for n in README_CPU]
+    return table(["T,B,I,H,L", "type", "pass", "2 ARM cores (Neoverse V1), ms", "2 x86-64 cores (Xeon with AMX), ms"], rows)
+
+
+def readme_gpu(files):
+    rows = []
+    for name in README_GPU:
+        forward, train = (files["cuda-NVIDIA-H200"][f"{name}-{which}"] for which in ("forward", "train"))
+        problem = forward["problem"]
+        rows.append([problem["cell"], shape(problem), problem["dtype"], brief(forward), brief(train)])
+    return table(["cell", "T,B,I,H,L", "type", "forward, ms", "training step, ms"], rows)
+
+
+README_TABLES = {"cpu": readme_cpu, "gpu": readme_gpu}
+
+
+def write_readme(text, files):
+    """README.md with its tables as measured."""
+    for name, write in README_TABLES.items():
+        begin, end = f"<!-- {name}: written by scripts/results.py -->\n", f"<!-- end of {name} -->\n"
+        if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+            sys.exit(f"results.py: README.md does not have '{begin.strip()}' and after it '{end.strip()}' once")
+        try:
+            text = text[:text.index(begin)] + begin + "\n" + write(files) + "\n" + text[text.index(end):]
+        except (KeyError, TypeError, StopIteration) as error:
+            sys.exit(f"results.py: the table '{name}' of README.md: there is no {error} in bench/results")
+    return text
+
+
 def write_pages(root):
     """All pages: file name -> text."""
     paths = sorted((root / "bench/results").glob("*.json"), key=lambda p: (list(KINDS).index(p.stem.split("-")[0]) if p.stem.split("-")[0] in KINDS else 99,
@@ -554,6 +604,8 @@ def main():
     options = parser.parse_args()
     folder = options.root / "docs/results"
     pages = write_pages(options.root)
+    readme = options.root / "README.md"
+    readme_text = write_readme(readme.read_text(), {p.stem: json.loads(p.read_text()) for p in (options.root / "bench/results").glob("*.json")})
     stale = sorted(p.name for p in folder.glob("*.md") if p.name not in pages)
     if not options.check:
         folder.mkdir(parents=True, exist_ok=True)
@@ -561,16 +613,19 @@ def main():
             (folder / name).write_text(text)
         for name in stale:
             (folder / name).unlink()
-        print(f"wrote {len(pages)} pages to {folder}")
+        readme.write_text(readme_text)
+        print(f"wrote {len(pages)} pages to {folder}, and the tables of {readme}")
         return 0
-    wrong = [f"{name} has no file in bench/results" for name in stale]
+    wrong = [f"docs/results/{name} has no file in bench/results" for name in stale]
     for name, text in pages.items():
         if not (folder / name).exists():
-            wrong.append(f"{name} is missing")
+            wrong.append(f"docs/results/{name} is missing")
         elif (folder / name).read_text() != text:
-            wrong.append(f"{name} differs from bench/results")
+            wrong.append(f"docs/results/{name} differs from bench/results")
+    if readme.read_text() != readme_text:
+        wrong.append("README.md: a table differs from bench/results")
     for line in wrong:
-        print(f"docs/results/{line}; run scripts/results.py", file=sys.stderr)
+        print(f"{line}; run scripts/results.py", file=sys.stderr)
     return 1 if wrong else 0
 
 

@@ -169,17 +169,18 @@ static json_t *stages(description *d, const rcvi_graph *graph) {
 /* ---- forward values that the adjoint reads ---- */
 
 static json_t *stored_values(description *d) {
-    json_t *at_hand = json_array(), *extra = json_array(), *again = json_array(), *object = json_object();
+    json_t *available = json_array(), *saved = json_array(), *again = json_array(), *object = json_object();
     for (size_t i = 0; i < d->adjoint.input_count; i++) {
         const rcvi_graph_input *input = &d->adjoint.inputs[i];
         if (input->source == RCVI_NONE) continue;
-        append(d, rcvi_graph_is_available(&d->cell->graph, input->source) ? at_hand : extra, json_string(input->name));
+        append(d, rcvi_graph_is_available(&d->cell->graph, input->source) ? available : saved,
+               json_string(input->name));
     }
     for (size_t v = 0; v < d->cell->graph.value_count; v++) {
         if (d->recomputed[v]) append(d, again, value_text(d, &d->cell->graph, (int)v));
     }
-    set(d, object, "at_hand", at_hand);
-    set(d, object, "kept", extra);
+    set(d, object, "available", available);
+    set(d, object, "saved", saved);
     set(d, object, "recomputed", again);
     return object;
 }
@@ -256,9 +257,9 @@ static void print_description(const json_t *object, rcvi_text *out) {
     rcvi_text_add(out, "\nstages over time\n");
     print_stages(json_object_get(object, "stages"), out);
     const json_t *derivative = json_object_get(object, "derivative");
-    rcvi_text_add(out, "\nfor the derivative\n");
-    print_names("at hand", json_object_get(derivative, "at_hand"), out);
-    print_names("kept", json_object_get(derivative, "kept"), out);
+    rcvi_text_add(out, "\nforward values that the backward pass reads\n");
+    print_names("available", json_object_get(derivative, "available"), out);
+    print_names("saved", json_object_get(derivative, "saved"), out);
     print_names("recomputed", json_object_get(derivative, "recomputed"), out);
     const json_t *back = json_object_get(object, "backward");
     if (!back) return;

@@ -54,7 +54,7 @@ for path, command, expression in zip(*[iter(fields)] * 3):
         if path not in files:
             files[path] = json.load(open(path))
         j = files[path]
-        ran = {c["name"]: c for c in j.get("contestants", []) if c["median"]}
+        ran = {c["name"]: c for c in j.get("entries", []) if c["median"]}
         good = eval(expression, {"j": j, "ran": ran})
     except Exception:
         traceback.print_exc(file=sys.stdout)
@@ -85,7 +85,7 @@ check 'len(j["peak"]["samples"]) > 5 and j["peak"]["best"] == max(j["peak"]["sam
 
 # anchors compute the same, or say why they do not take part. A start of PyTorch takes longer than all the rest: it takes part where it adds
 # something, which is each module, both types and both passes.
-agree='all(c["median"] or c["reason"] for c in j["contestants"]) and all(c["difference"] < (1e-11 if j["problem"]["dtype"] == "float64" else 2e-5)
+agree='all(c["median"] or c["reason"] for c in j["entries"]) and all(c["difference"] < (1e-11 if j["problem"]["dtype"] == "float64" else 2e-5)
     for n, c in ran.items() if n != "recurve")'
 limits="--seconds 0 --threads 2" good --anchors --pass train --bidirectional --dtype float64
 check "$agree"' and j["machine"]["threads"] == 2 and "OpenBLAS by hand" in ran'
@@ -97,10 +97,10 @@ good --anchors --dtype bfloat16
 check 'all(c["difference"] < 0.05 for n, c in ran.items() if n != "recurve")'
 check 'ran["OpenBLAS by hand"]["difference"] > 1e-5' # of bfloat16 from float32: not nothing
 good --anchors --cell mingru
-check 'list(ran) == ["recurve"] and all(c["reason"] for c in j["contestants"][1:])'
+check 'list(ran) == ["recurve"] and all(c["reason"] for c in j["entries"][1:])'
 good --anchors --no-torch
-check '[c["name"] for c in j["contestants"]] == ["recurve", "oneDNN", "OpenBLAS by hand"]'
-check 'all(c["family"] is None for c in j["contestants"]) and j["machine"]["device"] is None and j["problem"]["device"] == "cpu"'
+check '[c["name"] for c in j["entries"]] == ["recurve", "oneDNN", "OpenBLAS by hand"]'
+check 'all(c["family"] is None for c in j["entries"]) and j["machine"]["device"] is None and j["problem"]["device"] == "cpu"'
 
 good --ladder
 check '[r["name"] for r in j["ladder"]][0] == "naive" and {r["group"] for r in j["ladder"]} == {"naive", "alone", "cumulative"}'
@@ -155,7 +155,7 @@ done
 good --scan --elements 64 --report page.html
 grep -q 'id="scan"' page.html || complain "the page has no linear recurrences"
 bad 2 'leave out --ladder' --scan --ladder
-bad 2 '--elements wants' --scan --elements 63
+bad 2 '--elements must be' --scan --elements 63
 
 # cells over the number of steps, in turns with the LSTM
 long() { measure --hidden "${hidden:-16}" $limits "$@"; }
@@ -231,7 +231,7 @@ bad 2 'leave out --cell' --lengths 64 --cell gru
 bad 2 'leave out --pass' --lengths 64 --pass train
 bad 2 'leave out --scan' --lengths 64 --scan
 bad 2 'leave out --ladder' --lengths 64 --ladder
-bad 2 '--longest wants' --lengths 64 --longest -1
+bad 2 '--longest must be' --lengths 64 --longest -1
 bad 1 'nosuch' --lengths 64 --cells sru,nosuch
 bad 1 'nonsense' --lengths 64 --cells sru --schedule nonsense
 bad 1 'need a GPU' --lengths 64 --dtype float16
@@ -242,9 +242,9 @@ if "$RECURVE" bench $shape --device cuda --seconds 0 --schedule naive >out 2>err
         good --device cuda --pass $pass --anchors --ladder --batches --ranks 8
         has '^Limit: +[0-9.]+ TFLOP/s'
         check 'j["machine"]["device"] and j["problem"]["device"] == "cuda" and len(j["peak"]["samples"]) == 1'
-        check 'sum(c["family"] == "cuDNN" for c in j["contestants"]) == 4'
+        check 'sum(c["family"] == "cuDNN" for c in j["entries"]) == 4'
         check 'all(c["difference"] < 1e-4 for n, c in ran.items() if n != "recurve")'
-        check 'all(c["median"] or c["reason"] for c in j["contestants"] + j["ladder"])'
+        check 'all(c["median"] or c["reason"] for c in j["entries"] + j["ladder"])'
         check 'all(r["difference"] < 1e-4 for r in j["ladder"][1:] if r["speedup"])'
         check '[p["batch"] for p in j["batches"]] == [2 ** i for i in range(10)] and all(p["speed"] > 0 for p in j["batches"])'
         check '[r["rank"] for r in j["ranks"]] == [0, 8] and j["ranks"][1]["error_decaying"] < 1'

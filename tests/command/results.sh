@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The pages in docs/results are what scripts/results.py writes from bench/results; and the check that says so can fail.
+# The pages in docs/results and the tables of README.md are what scripts/results.py writes from bench/results; and the check that says so can fail.
 set -u
 script=$SOURCE_DIR/scripts/results.py
 command -v python3 >/dev/null || exit 77
@@ -26,6 +26,7 @@ python3 "$script" --check || status=1
 mkdir -p "$tree/bench" "$tree/docs"
 cp -r "$SOURCE_DIR/bench/results" "$tree/bench/"
 cp -r "$SOURCE_DIR/docs/results" "$tree/docs/"
+cp "$SOURCE_DIR/README.md" "$tree/"
 chmod -R u+w "$tree"
 expect pass "a copy of the pages"
 for file in "$tree"/bench/results/*.json; do
@@ -36,6 +37,12 @@ for file in "$tree"/bench/results/*.json; do
     cp "$tree/kept" "$file"
 done
 expect pass "the numbers as they were"
+sed -i 's/; cuDNN 4/; cuDNN 5/' "$tree/README.md"
+expect fail "another number in README.md" "README.md: a table"
+cp "$SOURCE_DIR/README.md" "$tree/"
+sed -i '/end of gpu/d' "$tree/README.md"
+expect fail "a table of README.md without its end" "end of gpu"
+cp "$SOURCE_DIR/README.md" "$tree/"
 echo >>"$tree/docs/results/README.md"
 expect fail "a page that was edited" README.md
 python3 "$script" --root "$tree" >/dev/null || status=1
