@@ -33,7 +33,7 @@ RCV_API rcv_status rcv_world_open(rcv_context *context, const rcv_world_options 
 RCV_API void rcv_world_close(rcv_world *world);
 RCV_API int rcv_world_rank(const rcv_world *world);
 RCV_API int rcv_world_size(const rcv_world *world);
-RCV_API int rcv_world_here(const rcv_world *world);         /* ranks on this machine */
+RCV_API int rcv_world_local_size(const rcv_world *world);   /* ranks on this machine */
 RCV_API const char *rcv_world_name(const rcv_world *world); /* for messages; valid as long as the world */
 RCV_API int64_t rcv_world_sent(const rcv_world *world);     /* bytes that this rank has sent */
 /* All ranks call it with their status. RCV_OK if all have RCV_OK. Otherwise the lowest rank with an error returns its
@@ -41,8 +41,9 @@ RCV_API int64_t rcv_world_sent(const rcv_world *world);     /* bytes that this r
 RCV_API rcv_status rcv_world_agree(rcv_world *world, rcv_status status);
 /* Ends the calls of all other ranks with RCV_PEER and this sentence, which is copied. */
 RCV_API void rcv_world_fail(rcv_world *world, const char *sentence);
-RCV_API bool rcv_world_speaks(const rcv_world *world); /* after a failure: should this rank print the reason? */
-RCV_API void rcv_world_alive(rcv_world *world);        /* counts as progress, for work outside of the library */
+RCV_API bool
+rcv_world_reports_failure(const rcv_world *world);        /* after a failure: should this rank print the reason? */
+RCV_API void rcv_world_report_progress(rcv_world *world); /* counts as progress, for work outside of the library */
 
 /* ---- training ---------------------------------------------------------------------------------------------------- */
 

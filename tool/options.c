@@ -127,10 +127,10 @@ static bool parse_real(const char *text, double *value) {
 static bool wrong_value(const option *option, const char *text) {
     const bool integer = option->type == OPTION_INTEGER;
     if (option->maximum < (integer ? 9e15 : INFINITY)) {
-        say("--%s wants %s from %.15g to %.15g, not '%s'", option->name, integer ? "a whole number" : "a number",
+        say("--%s must be %s from %.15g to %.15g, not '%s'", option->name, integer ? "a whole number" : "a number",
             option->minimum, option->maximum, text);
     } else {
-        say("--%s wants %s of at least %.15g, not '%s'", option->name, integer ? "a whole number" : "a number",
+        say("--%s must be %s of at least %.15g, not '%s'", option->name, integer ? "a whole number" : "a number",
             option->minimum, text);
     }
     return false;
@@ -157,7 +157,7 @@ static bool set_real(const option *option, const char *text) {
 static bool set_seed(const option *option, const char *text) {
     uint64_t value;
     if (!parse_seed(text, &value)) {
-        say("--%s wants a whole number from 0 to 18446744073709551615, not '%s'", option->name, text);
+        say("--%s must be a whole number from 0 to 18446744073709551615, not '%s'", option->name, text);
         return false;
     }
     *(uint64_t *)option->destination = value;
@@ -172,7 +172,7 @@ static bool set_dtype(const option *option, const char *text) {
         *(rcv_dtype *)option->destination = dtype;
         return true;
     }
-    say("--%s wants float32%s, not '%s'", option->name,
+    say("--%s must be float32%s, not '%s'", option->name,
         product ? ", float64 or bfloat16, on a GPU also tfloat32 or float16" : " or float64", text);
     return false;
 }
@@ -191,7 +191,7 @@ static bool set_choice(const option *option, const char *text) {
                                                   : ", ",
                  option->choices[i]);
     }
-    say("--%s wants %s, not '%s'", option->name, known, text);
+    say("--%s must be %s, not '%s'", option->name, known, text);
     return false;
 }
 
@@ -201,7 +201,7 @@ static bool add_size(const option *option, char *text) {
     char *equals = strchr(text, '=');
     int64_t value;
     if (equals == NULL || equals == text || !parse_integer(equals + 1, &value) || value < 1) {
-        say("--%s wants %s with a positive whole number, such as proj=32, not '%s'", option->name, option->value, text);
+        say("--%s must be %s with a positive whole number, such as proj=32, not '%s'", option->name, option->value, text);
         return false;
     }
     if (list->count == MAXIMUM_SIZES) {
@@ -407,7 +407,7 @@ static parsed parse_option(const command *command, int argc, char **argv, int *a
     }
     if (option->value != NULL && value == NULL) {
         if (*at + 1 >= argc) {
-            say("--%s wants a value: --%s %s", option->name, option->name, option->value);
+            say("--%s needs a value: --%s %s", option->name, option->name, option->value);
             return PARSED_WRONG;
         }
         value = argv[++*at];
@@ -433,13 +433,13 @@ static bool take_operand(const command *command, size_t *taken, const char *argu
 
 static parsed check_complete(const command *command, size_t operands) {
     if (operands + command->optional_count < command->operand_count) {
-        say("%s wants %s; see recurve %s --help", command->verb, command->operands[operands].name, command->verb);
+        say("%s needs %s; see recurve %s --help", command->verb, command->operands[operands].name, command->verb);
         return PARSED_WRONG;
     }
     for (size_t i = 0; i < option_count(command); i++) {
         const option *option = option_at(command, i);
         if (option->required && !option->given) {
-            say("%s wants --%s %s; see recurve %s --help", command->verb, option->name, option->value, command->verb);
+            say("%s needs --%s %s; see recurve %s --help", command->verb, option->name, option->value, command->verb);
             return PARSED_WRONG;
         }
     }

@@ -56,7 +56,7 @@ static bool is_device(const char *name) {
 
 int problem_check(const problem *problem) {
     if (!is_device(problem->device)) {
-        say("--device wants cpu or a GPU, which is cuda, cuda:1, and so on; not '%.60s'", problem->device);
+        say("--device must be cpu or a GPU, which is cuda, cuda:1, and so on; not '%.60s'", problem->device);
         return EXIT_USAGE;
     }
     if (problem->kernels != NULL) {

@@ -14,9 +14,9 @@ int ranks_fail(const ranks *ranks, rcv_status status) {
     if (status != RCV_PEER) {
         rcv_world_fail(ranks->world, sentence);
     }
-    if (rcv_world_speaks(ranks->world) && status == RCV_PEER) {
+    if (rcv_world_reports_failure(ranks->world) && status == RCV_PEER) {
         say("%s", sentence);
-    } else if (rcv_world_speaks(ranks->world)) {
+    } else if (rcv_world_reports_failure(ranks->world)) {
         say("rank %d: %s", rcv_world_rank(ranks->world), sentence);
     }
     free(sentence);

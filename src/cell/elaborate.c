@@ -318,8 +318,8 @@ static rcv_status build_equation(rcvi_checker *c, int equation) {
     if (info->lags) size = info->size;
     RCVI_TRY(build(&b, rcvi_equation_value(c, equation), size, &value));
     rcvi_value *built = &c->graph->values[value];
-    bool wants_all = returned || info->lags || c->ast->equations[equation].next || c->ast->equations[equation].size;
-    if (wants_all && built->size != size) {
+    bool needs_all = returned || info->lags || c->ast->equations[equation].next || c->ast->equations[equation].size;
+    if (needs_all && built->size != size) {
         value = rcvi_graph_spread(c->graph, value, size);
         if (value == RCVI_NONE) return RCV_NO_MEMORY;
         built = &c->graph->values[value];

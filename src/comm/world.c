@@ -39,7 +39,7 @@ int rcv_world_started(int *rank) {
 
 int rcv_world_rank(const rcv_world *world) { return rcvi_comm_rank(world->comm); }
 int rcv_world_size(const rcv_world *world) { return rcvi_comm_size(world->comm); }
-int rcv_world_here(const rcv_world *world) { return rcvi_comm_local_size(world->comm); }
+int rcv_world_local_size(const rcv_world *world) { return rcvi_comm_local_size(world->comm); }
 const char *rcv_world_name(const rcv_world *world) { return rcvi_comm_name(world->comm); }
 int64_t rcv_world_sent(const rcv_world *world) { return rcvi_comm_get_statistics(world->comm).bytes; }
 rcv_status rcv_world_agree(rcv_world *world, rcv_status status) {
@@ -47,5 +47,5 @@ rcv_status rcv_world_agree(rcv_world *world, rcv_status status) {
     return rcvi_comm_agree(world->comm, status);
 }
 void rcv_world_fail(rcv_world *world, const char *sentence) { rcvi_comm_fail(world->comm, sentence); }
-bool rcv_world_speaks(const rcv_world *world) { return rcvi_comm_reports_failure(world->comm); }
-void rcv_world_alive(rcv_world *world) { rcvi_comm_report_progress(world->comm); }
+bool rcv_world_reports_failure(const rcv_world *world) { return rcvi_comm_reports_failure(world->comm); }
+void rcv_world_report_progress(rcv_world *world) { rcvi_comm_report_progress(world->comm); }

@@ -74,8 +74,8 @@ has '^features +1$'
 has '^classes +2$'
 
 bad 2 "use data stats FILE" other text
-bad 2 "--buckets wants" stats text --kind lines --buckets 4,4
-bad 2 "--buckets wants" stats text --kind lines --buckets auto:65
+bad 2 "--buckets must be" stats text --kind lines --buckets 4,4
+bad 2 "--buckets must be" stats text --kind lines --buckets auto:65
 bad 1 "does not fit" stats text --kind lines --buckets 4
 bad 1 "cannot open nothing" stats nothing
 : >empty

@@ -197,9 +197,9 @@ refused 1 "missing.jsonl" one.jsonl missing.jsonl
 refused 1 "spanless.jsonl:2: not a line of a training log: a timeline needs spans" spanless.jsonl
 refused 1 "kindless.jsonl:2: not a line of a training log: a span of a timeline is [kind, unit, begin, end]" kindless.jsonl
 refused 1 "backwards.jsonl:2: not a line of a training log: a span of a timeline is" one.jsonl backwards.jsonl
-refused 1 "rankless.jsonl:2: not a line of a training log: a timeline wants a rank, a replica and a stage" rankless.jsonl
+refused 1 "rankless.jsonl:2: not a line of a training log: a timeline needs a rank, a replica and a stage" rankless.jsonl
 refused 1 "nobody.jsonl:1: not a line of a training log: its ranks have no replicas or no stages" nobody.jsonl
 refused 1 "stageless.jsonl:1: not a line of a training log: its ranks have no replicas or no stages" one.jsonl stageless.jsonl
-refused 2 "--loss wants a number of at least 0, not 'low'" one.jsonl data.jsonl --loss low
+refused 2 "--loss must be a number of at least 0, not 'low'" one.jsonl data.jsonl --loss low
 refused 2 "--loss needs several logs, and there is one" one.jsonl --loss 3
 [ $failures = 0 ]

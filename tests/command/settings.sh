@@ -78,13 +78,13 @@ cmp -s out all.json || complain "what --print-config printed does not come back"
 expect variational false
 expect shuffle true
 
-fails "--hidden wants a whole number from 1 to 16777216, not '0'" --hidden 0
-fails "--optimiser wants sgd, momentum, adam, adamw or asgd, not 'adm'" --optimiser=adm
-fails "--tied wants true or false, not 'yes'" --tied=yes
+fails "--hidden must be a whole number from 1 to 16777216, not '0'" --hidden 0
+fails "--optimiser must be sgd, momentum, adam, adamw or asgd, not 'adm'" --optimiser=adm
+fails "--tied must be true or false, not 'yes'" --tied=yes
 fails "--no-shuffle takes no value" --no-shuffle=true
 fails "did you mean --hidden?" --hiden 3
 fails "--hidden is given twice" --hidden 3 --hidden 4
-fails "--hidden wants a value" --hidden
+fails "--hidden needs a value" --hidden
 fails "there is no preset 'zaremba'; those known are zaremba-small" --preset zaremba
 echo '{"hiden": 1}' >run.json
 fails "run.json: there is no setting 'hiden'; did you mean hidden?" --config run.json

@@ -71,22 +71,22 @@ bad 2 "one verb" help list list
 bad 2 "did you mean --hidden?" train text --hiden 3
 bad 2 "did you mean --help?" train --hlep
 bad 2 "two dashes" train -x
-bad 2 "wants --output" train
-bad 2 "wants --output" train text
-bad 2 "wants a value" train text --output
+bad 2 "needs --output" train
+bad 2 "needs --output" train text
+bad 2 "needs a value" train text --output
 bad 2 "takes no value" cell lstm --json=yes
 bad 2 "twice" train text --output new --steps 1 --steps 2
 bad 2 "'list'" list list
 for wrong in 0 -3 1.5 1e3 0x10 ten '' ' 4' 4x 99999999999999999999; do
-    bad 2 "--hidden wants a whole number" train text --output new --steps 1 --hidden "$wrong"
+    bad 2 "--hidden must be a whole number" train text --output new --steps 1 --hidden "$wrong"
 done
 for wrong in 1 -0.1 nan inf 0.5x ''; do
-    bad 2 "--dropout wants a number" train text --output new --steps 1 --dropout "$wrong"
+    bad 2 "--dropout must be a number" train text --output new --steps 1 --dropout "$wrong"
 done
-bad 2 "--seed wants" train text --output new --steps 1 --seed -1
+bad 2 "--seed must be" train text --output new --steps 1 --seed -1
 bad 2 "float32 or float64" run model --input in --output new --dtype float16
 for wrong in proj proj= =3 proj=0 proj=x; do
-    bad 2 "--size wants NAME=VALUE" init new --cell lstm --input 2 --hidden 3 --size "$wrong"
+    bad 2 "--size must be NAME=VALUE" init new --cell lstm --input 2 --hidden 3 --size "$wrong"
 done
 
 # ---- cells ----

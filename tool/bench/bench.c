@@ -175,7 +175,7 @@ static bool ranks_are_valid(const char *ranks) {
         const long long rank = strtoll(at, &end, 10);
         if (*at < '0' || *at > '9' || rank < 1 || rank > 1 << 24 || (*end != ',' && *end != '\0') ||
             ++count > MAXIMUM_RANKS - 2) {
-            say("--ranks wants up to %d whole numbers of at least 1, such as 128,64,32, or auto; not '%.60s'",
+            say("--ranks must be up to %d whole numbers of at least 1, such as 128,64,32, or auto; not '%.60s'",
                 MAXIMUM_RANKS - 2, ranks);
             return false;
         }

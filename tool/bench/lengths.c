@@ -79,13 +79,13 @@ bool lengths_are_valid(const bench *bench) {
     char *cells[MAXIMUM_CELLS];
     size_t count;
     if (!read_steps(bench->lengths, steps, &count)) {
-        say("--lengths wants up to %d increasing whole numbers of at least 1, such as 1024,65536, or auto; not '%.60s'",
+        say("--lengths must be up to %d increasing whole numbers of at least 1, such as 1024,65536, or auto; not '%.60s'",
             MAXIMUM_LENGTHS, bench->lengths);
         return false;
     }
     const bool good = bench->cells == NULL || read_cells(bench->cells, cells, &count);
     if (!good) {
-        say("--cells wants up to %d different cells, such as sru,mingru; not '%.60s'", MAXIMUM_CELLS, bench->cells);
+        say("--cells must be up to %d different cells, such as sru,mingru; not '%.60s'", MAXIMUM_CELLS, bench->cells);
     }
     for (size_t i = 0; i < count && bench->cells != NULL; i++) {
         free(cells[i]);

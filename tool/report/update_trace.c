@@ -111,7 +111,7 @@ static const char *read_lane(lane *lane, const json_t *line) {
     for (size_t i = 0; i < COUNT(names); i++) {
         const double value = log_number(line, names[i]);
         if (!(value >= 0 && value < 1e6)) {
-            return "a timeline wants a rank, a replica and a stage";
+            return "a timeline needs a rank, a replica and a stage";
         }
         *places[i] = (int)value;
     }

@@ -111,7 +111,7 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
         return PARSED_WRONG;
     }
     if (!parse_buckets(arguments)) {
-        say("--buckets wants none, increasing lengths such as 10,20,40, or auto:K with K in 1..%d, not '%.60s'",
+        say("--buckets must be none, increasing lengths such as 10,20,40, or auto:K with K in 1..%d, not '%.60s'",
             RCV_MOST_BUCKETS, arguments->lengths);
         return PARSED_WRONG;
     }

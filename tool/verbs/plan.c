@@ -122,7 +122,7 @@ static rcv_status show(problem *problem, bool program) {
 }
 
 int verb_plan(int argc, char **argv) {
-    if (plan_wants_ranks(argc, argv)) {
+    if (plan_is_parallel(argc, argv)) {
         return plan_ranks(argc, argv);
     }
     problem problem;

@@ -26,7 +26,7 @@ typedef struct {
     char *parallel;
 } job;
 
-bool plan_wants_ranks(int argc, char **argv) {
+bool plan_is_parallel(int argc, char **argv) {
     bool found = false;
     for (int i = 1; i < argc; i++) {
         found |= strcmp(argv[i], "--parallel") == 0 || strncmp(argv[i], "--parallel=", 11) == 0;

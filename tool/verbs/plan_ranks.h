@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-bool plan_wants_ranks(int argc, char **argv); /* is --parallel given? */
+bool plan_is_parallel(int argc, char **argv); /* is --parallel given? */
 int plan_ranks(int argc, char **argv);
 
 #endif

@@ -330,7 +330,7 @@ static int prepare(const arguments *arguments, run *run, bool *over) {
         return *over ? EXIT_DONE : EXIT_USAGE;
     }
     if (run->output == NULL && arguments->resume == NULL) {
-        say("train wants --output MODEL; see recurve train --help");
+        say("train needs --output MODEL; see recurve train --help");
         return EXIT_USAGE;
     }
     run->output = run->output != NULL ? run->output : arguments->resume;

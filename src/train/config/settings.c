@@ -105,7 +105,7 @@ rcv_status rcvi_setting_wrong(const rcv_setting *setting, const char *shown) {
     case RCV_SETTING_OUTPUT: snprintf(wanted, sizeof wanted, "a text in UTF-8 without control characters"); break;
     case RCV_SETTING_CHOICE: describe_choices(setting->choices, wanted); break;
     }
-    return rcvi_fail(RCV_INVALID, "%s wants %s, not %s", setting->name, wanted, shown);
+    return rcvi_fail(RCV_INVALID, "%s must be %s, not %s", setting->name, wanted, shown);
 }
 
 /* ---- setting values ---- */

@@ -98,7 +98,7 @@ static rcv_status apply(rcv_settings *settings, json_t *object) {
     const char *name;
     json_t *value;
     const json_t *preset = json_object_get(object, PRESET);
-    if (preset && !json_is_string(preset)) return rcvi_fail(RCV_INVALID, "%s wants the name of a preset", PRESET);
+    if (preset && !json_is_string(preset)) return rcvi_fail(RCV_INVALID, "%s must be the name of a preset", PRESET);
     if (preset) RCVI_TRY(rcv_settings_preset(settings, json_string_value(preset)));
     json_object_foreach(object, name, value) {
         if (strcmp(name, PRESET) != 0) RCVI_TRY(set_from(settings, name, value));

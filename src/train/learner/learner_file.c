@@ -104,10 +104,10 @@ static rcv_status find_tensor(const rcv_learner *l, const rcv_tensors *tensors, 
     snprintf(name, sizeof name, "%s%s", prefix, place->name);
     const rcv_tensor *found = rcv_tensors_find(tensors, name);
     if (!found)
-        return rcvi_fail(RCV_FORMAT, "%s: there is no tensor %s, the model wants it with shape %s", file, name,
+        return rcvi_fail(RCV_FORMAT, "%s: there is no tensor %s, the model needs it with shape %s", file, name,
                          rcvi_shape_text(place->dims, place->shape, wanted));
     if (found->dims != place->dims || memcmp(found->shape, place->shape, (size_t)place->dims * sizeof *place->shape))
-        return rcvi_fail(RCV_FORMAT, "%s: tensor %s has shape %s, the model wants %s", file, name,
+        return rcvi_fail(RCV_FORMAT, "%s: tensor %s has shape %s, the model needs %s", file, name,
                          rcvi_shape_text(found->dims, found->shape, shown),
                          rcvi_shape_text(place->dims, place->shape, wanted));
     if (found->dtype != RCV_FLOAT32 && found->dtype != RCV_FLOAT64)

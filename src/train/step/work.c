@@ -27,7 +27,7 @@ static rcv_status make_gradients(rcvi_work *w) {
                : RCV_OK;
 }
 
-static bool wants_dx(const rcv_learner *l) { return !l->has_embedding || (l->shape.tokens && !l->shape.fixed); }
+static bool needs_dx(const rcv_learner *l) { return !l->has_embedding || (l->shape.tokens && !l->shape.fixed); }
 
 static int64_t input_of(const rcvi_work *w) { return rcv_net_get_options(w->learner->slice)->input; }
 static int64_t output_of(const rcvi_work *w) { return rcv_net_output(w->learner->slice); }
@@ -45,7 +45,7 @@ static rcv_status make_arrays(rcvi_work *w) {
     RCVI_TRY(rcvi_device_new(l, outputs, real, &w->y));
     if (separate && l->has_head) RCVI_TRY(rcvi_device_new(l, outputs, real, &w->head_features));
     if (!training) return RCV_OK;
-    if (wants_dx(l)) RCVI_TRY(rcvi_device_new(l, inputs, real, &w->dx));
+    if (needs_dx(l)) RCVI_TRY(rcvi_device_new(l, inputs, real, &w->dx));
     RCVI_TRY(rcvi_device_new(l, outputs, real, &w->dy));
     return rcvi_predicts_next(l) || !l->has_head ? RCV_OK : rcvi_device_new(l, outputs, real, &w->dhead_features);
 }

@@ -110,7 +110,7 @@ struct rcvi_engine {
     rcvi_cuda_recurrences **recurrences; /* [steps] of loops of maps, where the plan scans, else NULL */
     const char *not_scanned;             /* why the first loop of maps that is launched step by step is, or NULL */
     const char *not_persistent;          /* the same for loops with products */
-    const char *not_clustered; /* why the first persistent loop has no clusters where the plan wants them, or NULL */
+    const char *not_clustered; /* why the first persistent loop has no clusters where the plan asks for them, or NULL */
 
     _Atomic(rcvi_cudnn *)
         *vendor; /* one that no run uses now, or NULL; the pointer itself is NULL without a vendor step */
