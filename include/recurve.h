@@ -488,7 +488,7 @@ RCV_API rcv_status rcv_scan_backward(rcv_scan *scan, const rcv_scan_data *data, 
 
 /* ---- 9. tensor files (safetensors) ------------------------------------------------------------------------------- */
 
-/* Named tensors in order, with text metadata. Thread-safe while nobody changes the collection; one thread at a time
+/* Named tensors in order, with text metadata. Thread-safe while no thread changes the collection; one thread at a time
  * otherwise. */
 typedef struct rcv_tensors rcv_tensors;
 
@@ -526,7 +526,7 @@ RCV_API rcv_status rcv_tensor_convert(const rcv_tensor *tensor, rcv_dtype dtype,
 
 /* ---- 10. models: a network with its parameters ------------------------------------------------------------------- */
 
-/* One thread at a time while somebody writes parameters; thread-safe otherwise. */
+/* One thread at a time while parameters are written; thread-safe otherwise. */
 typedef struct rcv_model rcv_model;
 
 typedef struct {
@@ -643,7 +643,7 @@ RCV_API rcv_status rcv_data_padding(const rcv_data *data, const int64_t *bounds,
 /* ---- 12. settings of a training run ------------------------------------------------------------------------------ */
 
 /* Every option of a training run by name, as text. The tool's options, configuration files and checkpoints use the same
- * table. One thread at a time while somebody changes the settings; thread-safe otherwise. */
+ * table. One thread at a time while settings are changed; thread-safe otherwise. */
 typedef struct rcv_settings rcv_settings;
 
 typedef enum {

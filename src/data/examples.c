@@ -48,7 +48,7 @@ static rcv_status count_class(progress *p) {
 
 /* ---- both passes ---- */
 
-static rcv_status process_word(void *user, const char *word, size_t length, int64_t place) {
+static rcv_status process_word(void *user, const char *word, size_t length, int64_t offset) {
     progress *p = user;
     rcvi_import *import = p->import;
     p->own_steps++;
@@ -57,7 +57,7 @@ static rcv_status process_word(void *user, const char *word, size_t length, int6
                                         : rcvi_words_count(&import->counted, word ? word : RCVI_EOS,
                                                            word ? length : strlen(RCVI_EOS), 1, NULL);
     int64_t token;
-    RCVI_TRY(rcvi_find_token(import, word, length, place, &token));
+    RCVI_TRY(rcvi_find_token(import, word, length, offset, &token));
     return rcvi_write_token(import, token);
 }
 
@@ -94,10 +94,10 @@ static bool is_blank(const char *line, size_t length) {
     return length == 0;
 }
 
-static rcv_status process_line(void *user, const char *line, size_t length, int64_t place) {
+static rcv_status process_line(void *user, const char *line, size_t length, int64_t offset) {
     progress *p = user;
     rcvi_example *e = &p->example;
-    (void)place;
+    (void)offset;
     e->line++;
     if (is_blank(line, length)) return RCV_OK;
     RCVI_TRY(rcvi_example_parse(e, line, length));

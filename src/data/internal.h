@@ -80,8 +80,8 @@ void rcvi_text_file_close(rcvi_text_file *source);
 rcv_status rcvi_text_file_hash(rcvi_text_file *source, uint64_t *hash);
 rcv_status rcvi_text_file_check(const rcvi_text_file *source); /* RCV_IO if it changed since it was opened */
 
-/* Called for every chunk, word or line; `place` is its offset in the text. */
-typedef rcv_status rcvi_visit(void *user, const char *bytes, size_t length, int64_t place);
+/* Called for every chunk, word or line; `offset` is where it begins in the text. */
+typedef rcv_status rcvi_visit(void *user, const char *bytes, size_t length, int64_t offset);
 rcv_status rcvi_text_file_chunks(rcvi_text_file *source, rcvi_visit *visit, void *user);
 /* Visits words, and NULL at the end of every line. */
 rcv_status rcvi_text_file_words(rcvi_text_file *source, rcvi_visit *visit, void *user);
@@ -152,8 +152,8 @@ struct rcvi_import {
 
 extern const rcvi_data_reader rcvi_word_reader, rcvi_byte_line_reader, rcvi_example_reader;
 
-/* The token of a word; <unk> if the vocabulary does not have it; <eos> for NULL. `place`: offset of the word in the text, for messages. */
-rcv_status rcvi_find_token(const rcvi_import *import, const char *word, size_t length, int64_t place, int64_t *token);
+/* The token of a word; <unk> if the vocabulary does not have it; <eos> for NULL. `offset`: of the word in the text, for messages. */
+rcv_status rcvi_find_token(const rcvi_import *import, const char *word, size_t length, int64_t offset, int64_t *token);
 int64_t rcvi_token_bytes(const rcvi_import *import); /* bytes per token that the size of the vocabulary needs */
 rcv_status rcvi_write_section(rcvi_import *import, int section, const void *bytes, size_t length);
 rcv_status rcvi_write_token(rcvi_import *import, int64_t token);

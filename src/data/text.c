@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-rcv_status rcvi_find_token(const rcvi_import *import, const char *word, size_t length, int64_t place, int64_t *token) {
+rcv_status rcvi_find_token(const rcvi_import *import, const char *word, size_t length, int64_t offset, int64_t *token) {
     const rcv_vocabulary *vocabulary = import->vocabulary;
     *token = word ? rcvi_words_find(&vocabulary->words, word, length) : vocabulary->eos;
     if (*token < 0 && word) *token = vocabulary->unk;
@@ -12,7 +12,7 @@ rcv_status rcvi_find_token(const rcvi_import *import, const char *word, size_t l
         return rcvi_fail(RCV_INVALID, "the vocabulary has no " RCVI_EOS ", which ends every line of %s",
                          import->source.path);
     return rcvi_fail(RCV_FORMAT, "%s: the word '%.*s' at byte %lld is not in the vocabulary, which has no " RCVI_UNK,
-                     import->source.path, (int)(length < 60 ? length : 60), word, (long long)place);
+                     import->source.path, (int)(length < 60 ? length : 60), word, (long long)offset);
 }
 
 int64_t rcvi_token_bytes(const rcvi_import *import) {
@@ -45,9 +45,9 @@ static void count_token(progress *p, bool line_ends) {
     p->on_line = 0;
 }
 
-static rcv_status count_word(void *user, const char *word, size_t length, int64_t place) {
+static rcv_status count_word(void *user, const char *word, size_t length, int64_t offset) {
     progress *p = user;
-    (void)place;
+    (void)offset;
     bool line_ends = !word;
     if (line_ends) {
         word = RCVI_EOS;
@@ -58,13 +58,13 @@ static rcv_status count_word(void *user, const char *word, size_t length, int64_
     return RCV_OK;
 }
 
-static rcv_status write_word(void *user, const char *word, size_t length, int64_t place) {
+static rcv_status write_word(void *user, const char *word, size_t length, int64_t offset) {
     progress *p = user;
     rcvi_import *import = p->import;
     if (!word && is_sequence(p)) RCVI_TRY(rcvi_write_span(import, p->tokens - p->on_line, p->on_line + 1));
     if (word || is_token(p)) {
         int64_t token;
-        RCVI_TRY(rcvi_find_token(import, word, length, place, &token));
+        RCVI_TRY(rcvi_find_token(import, word, length, offset, &token));
         RCVI_TRY(rcvi_write_token(import, token));
     }
     count_token(p, !word);
@@ -115,12 +115,12 @@ static rcv_status end_line(line_progress *p, int64_t end) {
     return p->writes ? rcvi_write_span(p->import, from, length) : RCV_OK;
 }
 
-static rcv_status find_lines(void *user, const char *bytes, size_t length, int64_t place) {
+static rcv_status find_lines(void *user, const char *bytes, size_t length, int64_t offset) {
     line_progress *p = user;
     for (const char *at = bytes, *end = bytes + length; at < end; at++) {
         at = memchr(at, '\n', (size_t)(end - at));
         if (!at) break;
-        RCVI_TRY(end_line(p, place + (at - bytes)));
+        RCVI_TRY(end_line(p, offset + (at - bytes)));
     }
     return RCV_OK;
 }

@@ -67,9 +67,9 @@ rcv_status rcvi_text_file_chunks(rcvi_text_file *text, rcvi_visit *visit, void *
     return RCV_OK;
 }
 
-static rcv_status hash_chunk(void *user, const char *bytes, size_t length, int64_t place) {
+static rcv_status hash_chunk(void *user, const char *bytes, size_t length, int64_t offset) {
     uint64_t *hash = user;
-    (void)place;
+    (void)offset;
     *hash = rcvi_hash_chunk(*hash, bytes, length);
     return RCV_OK;
 }
@@ -93,13 +93,13 @@ size_t rcvi_utf8_prefix(const char *bytes, size_t length) {
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* Visits the complete words and line ends of `bytes`, which begin at offset `place` of the text. A word at the end of `bytes` is complete only if they
+/* Visits the complete words and line ends of `bytes`, which begin at `offset` of the text. A word at the end of `bytes` is complete only if they
  * are `all` the rest of the text. *used: bytes that were processed. */
-static rcv_status split_words(const char *bytes, size_t length, bool all, int64_t place, const char *name,
+static rcv_status split_words(const char *bytes, size_t length, bool all, int64_t offset, const char *name,
                               rcvi_visit *visit, void *user, size_t *used) {
     size_t at = 0;
     while (at < length) {
-        if (bytes[at] == '\n') RCVI_TRY(visit(user, NULL, 0, place + (int64_t)at));
+        if (bytes[at] == '\n') RCVI_TRY(visit(user, NULL, 0, offset + (int64_t)at));
         if (is_space(bytes[at])) {
             at++;
             continue;
@@ -114,13 +114,13 @@ static rcv_status split_words(const char *bytes, size_t length, bool all, int64_
         const char *zero = memchr(bytes + from, '\0', at - from); /* models store words as C strings */
         if (zero)
             return rcvi_fail(RCV_FORMAT, "%s has a NUL at byte %lld; a text of any bytes is read at byte level", name,
-                             (long long)place + (zero - bytes));
+                             (long long)offset + (zero - bytes));
         size_t good = bits & 0x80 ? rcvi_utf8_prefix(bytes + from, at - from) : at - from;
-        const int64_t wrong = place + (int64_t)from + (int64_t)good;
+        const int64_t wrong = offset + (int64_t)from + (int64_t)good;
         if (good < at - from)
             return rcvi_fail(RCV_FORMAT, "%s is not UTF-8 at byte %lld; a text of any bytes is read at byte level",
                              name, (long long)wrong);
-        RCVI_TRY(visit(user, bytes + from, at - from, place + (int64_t)from));
+        RCVI_TRY(visit(user, bytes + from, at - from, offset + (int64_t)from));
     }
     *used = at;
     return RCV_OK;

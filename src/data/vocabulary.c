@@ -48,9 +48,9 @@ typedef struct {
 } listing;
 
 /* line = word newline */
-static rcv_status list_word(void *user, const char *word, size_t length, int64_t place) {
+static rcv_status list_word(void *user, const char *word, size_t length, int64_t offset) {
     listing *list = user;
-    (void)place;
+    (void)offset;
     if (!word) {
         if (list->on_line != 1)
             return rcvi_fail(RCV_FORMAT, "%s: line %lld has %s; a vocabulary has one word per line", list->name,

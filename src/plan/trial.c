@@ -44,7 +44,7 @@ static size_t real_bytes(const rcvi_bench *bench) {
 
 /* Numbers in (-range, range), none near zero, in a pattern of prime length: multiplying them costs what real data
  * costs. */
-static void fill(size_t bytes, void *to, int64_t count, double range) {
+static void fill_with_pattern(size_t bytes, void *to, int64_t count, double range) {
     rcvi_twister twister;
     rcvi_twister_seed(&twister, 1);
     int64_t drawn = count < PATTERN ? count : PATTERN;
@@ -76,7 +76,7 @@ static rcv_status make_there(rcvi_bench *bench, size_t total, const array *array
         if (arrays[i].range == 0 && arrays[i].place != &bench->resets) continue;
         int64_t piece = arrays[i].count < STAGED ? arrays[i].count : STAGED;
         memset(stage, 0, (size_t)piece * real);
-        if (arrays[i].range > 0) fill(real, stage, piece, arrays[i].range);
+        if (arrays[i].range > 0) fill_with_pattern(real, stage, piece, arrays[i].range);
         for (int64_t at = 0; at < arrays[i].count && !status; at += piece) {
             int64_t left = arrays[i].count - at;
             char *to = (char *)bench->there + offsets[i] + (size_t)at * real;
@@ -94,7 +94,7 @@ static rcv_status make_here(rcvi_bench *bench, size_t total, const array *arrays
     if (!bench->block) return RCV_NO_MEMORY;
     for (int i = 0; i < count; i++) {
         if (arrays[i].range > 0)
-            fill(real_bytes(bench), align(bench->block) + offsets[i], arrays[i].count, arrays[i].range);
+            fill_with_pattern(real_bytes(bench), align(bench->block) + offsets[i], arrays[i].count, arrays[i].range);
     }
     return RCV_OK;
 }

@@ -45,7 +45,7 @@ bad "not a regular file" report /dev/zero --output page.html
 bad "bytes allowed" generate model.safetensors --prompt - </dev/zero
 timeout -k 5 60 "$RECURVE" train text --config /dev/zero --output other.safetensors >out 2>err
 [ $? = 2 ] && grep -q "1048576 bytes allowed" err || complain "a file of settings without an end"
-mkfifo pipe # that nobody writes
+mkfifo pipe # no process writes to it
 bad "a pipe or a device" eval pipe text
 bad "a pipe or a device" eval model.safetensors pipe
 [ ! -e other.safetensors ] && [ ! -e other.jsonl ] || complain "a run that was refused has written"
@@ -107,7 +107,7 @@ chmod 666 text.recurve-tokens
 number=$(stat -c %i text.recurve-tokens)
 good train text "${small[@]}" --steps 1 --output again.safetensors
 grep -qF "is not used: others than its owner can write it" err || complain "a cache that all can write is believed"
-[ "$(stat -c %i text.recurve-tokens)" != "$number" ] || complain "it was not made anew"
+[ "$(stat -c %i text.recurve-tokens)" != "$number" ] || complain "it was not made again"
 umask 000
 rm -f text.recurve-tokens
 good data stats text

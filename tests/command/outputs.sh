@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Files that are written: never one that is read or another that is written, never somebody else's, and a run that is refused has changed
+# Files that are written: never one that is read or another that is written, never a file of another program, and a run that is refused has changed
 # nothing.
 set -u
 folder=$(mktemp -d)
@@ -151,7 +151,7 @@ cmp -s train/a train/e.1 && complain "with --overwrite the checkpoint of another
 cp train/a train/f.best
 refused "train/f.best,another run" train text --output train/f "${small[@]}"
 good train text --output train/a "${small[@]}" --overwrite
-[ "$(grep -c '"event":"start"' train/a.jsonl)" = 1 ] || complain "with --overwrite the log is not begun anew"
+[ "$(grep -c '"event":"start"' train/a.jsonl)" = 1 ] || complain "--overwrite does not begin a new log"
 
 # ---- refused for other reasons, and nothing is touched: no log, no tokens ----
 rm -f text.recurve-tokens
@@ -217,7 +217,7 @@ PYTHON
 holder=$!
 for _ in $(seq 100); do [ -e left/ready ] && break || sleep 0.05; done
 good train left/text --output left/n "${small[@]}"
-[ -e "left/n.tmp-$gone-0" ] || complain "a file that somebody still writes, on another machine, was removed"
+[ -e "left/n.tmp-$gone-0" ] || complain "a file that a process of another machine still writes was removed"
 kill $holder
 wait $holder 2>/dev/null
 

@@ -169,7 +169,7 @@ class Runner:
         shutil.rmtree(os.path.dirname(folder))
         return {kind: sorted(places) for kind, places in found.items()}
 
-    def judge(self, name, fault):
+    def check_fault(self, name, fault):
         """(fired, complaint or None, status)"""
         verb = VERBS[name]
         reference_out, reference_err, reference_files = self.reference(name)
@@ -292,7 +292,7 @@ def campaign(runner, options):
         work = (chosen + [case for case in work if first[case[:2]] is not case])[:options.sample]
     tally = collections.defaultdict(lambda: [0, 0, 0, 0])
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        results = pool.map(lambda case: runner.judge(case[0], case[2]), work)
+        results = pool.map(lambda case: runner.check_fault(case[0], case[2]), work)
         for done, ((name, kind, fault), (fired, complaint, status)) in enumerate(zip(work, results)):
             progress(done, len(work), name)
             row = tally[name, kind]
@@ -336,7 +336,7 @@ def main():
             verb = VERBS[options.repeat[0]]
             status, out, err, inner, lines = runner.run(verb, options.repeat[1])
             print("status %s, %s\n%s" % (status, lines[:3], err))
-            fired, complaint, _ = runner.judge(*options.repeat)
+            fired, complaint, _ = runner.check_fault(*options.repeat)
             print("fired %s, %s" % (fired, complaint or "survived"))
             return 1 if complaint or not fired else 0
         return campaign(runner, options)

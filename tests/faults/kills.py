@@ -63,7 +63,7 @@ class Kills(Runner):
             calls[kind] += int(count)
         return calls
 
-    def judge(self, fault):
+    def check_fault(self, fault):
         """(killed, whether there was a checkpoint, complaint or None)"""
         folder = self.fresh()
         log = os.path.join(folder, "..", "log")
@@ -111,7 +111,7 @@ def main():
         print("calls: " + ", ".join("%s %d" % (kind, calls[kind]) for kind in KINDS))
         killed = resumed = equal = 0
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            for fault, (hit, had, complaint) in zip(faults, pool.map(runner.judge, faults)):
+            for fault, (hit, had, complaint) in zip(faults, pool.map(runner.check_fault, faults)):
                 killed += hit
                 resumed += hit and had
                 equal += hit and complaint is None

@@ -1,5 +1,5 @@
 /* Mutated token caches beside their texts, three of four forged: with the key and the hashes of a good one. Data opens in any case, since a
- * cache that is not believed is written anew; and whatever was believed lies in range, batch by batch. */
+ * cache that is not believed is written again; and whatever was believed lies in range, batch by batch. */
 #include "fuzz.h"
 
 #include "data/internal.h"

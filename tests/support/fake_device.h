@@ -1,4 +1,4 @@
-/* What the tests of races share: a clock that their devices turn, engines that hold a program and nothing else, and a few
+/* Shared by the tests of timing: a clock that the fake devices advance, engines that hold a program and nothing else, and a few
  * ways to look at plans. */
 #ifndef RECURVE_FAKE_DEVICE_H
 #define RECURVE_FAKE_DEVICE_H

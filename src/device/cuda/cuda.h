@@ -36,9 +36,9 @@ rcv_status rcvi_cuda_launch_cooperative(cudaKernel_t kernel, int64_t blocks, int
 /* A stream of the highest priority. */
 rcv_status rcvi_cuda_new_stream(cudaStream_t *stream);
 
-/* Opens the first of these libraries that can be opened (NULL ends the names) and finds every symbol. symbols: [count] names; places:
+/* Opens the first of these libraries that can be opened (NULL ends the names) and finds every symbol. symbols: [count] names; functions:
  * [count] function pointers. Returns false, with a sentence in `reason`, otherwise. Libraries stay open. */
-bool rcvi_library_open(const char *const *names, const char *const *symbols, void **places, size_t count, char *reason,
-                       size_t room);
+bool rcvi_library_open(const char *const *names, const char *const *symbols, void **functions, size_t count,
+                       char *reason, size_t room);
 
 #endif

@@ -49,8 +49,8 @@ rcv_status rcvi_cuda_enter(int ordinal, int *before) {
 
 void rcvi_cuda_leave(int before) { cudaSetDevice(before); }
 
-bool rcvi_library_open(const char *const *names, const char *const *symbols, void **places, size_t count, char *reason,
-                       size_t room) {
+bool rcvi_library_open(const char *const *names, const char *const *symbols, void **functions, size_t count,
+                       char *reason, size_t room) {
     void *library = NULL;
     size_t opened = 0;
     for (; names[opened] && !library; opened += !library) library = dlopen(names[opened], RTLD_NOW | RTLD_LOCAL);
@@ -60,10 +60,10 @@ bool rcvi_library_open(const char *const *names, const char *const *symbols, voi
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        places[i] = dlsym(library, symbols[i]);
-        if (places[i]) continue;
+        functions[i] = dlsym(library, symbols[i]);
+        if (functions[i]) continue;
         snprintf(reason, room, "%s has no %s: it is too old or too new", names[opened], symbols[i]);
-        memset(places, 0, count * sizeof *places);
+        memset(functions, 0, count * sizeof *functions);
         dlclose(library);
         return false;
     }

@@ -169,12 +169,12 @@ static void test_memory(void **state) {
     size_t live = allocator.live;
     for (int i = 0; i < 3; i++) {
         const char text[] = "twelve bytes";
-        char back[sizeof text] = "", *told = NULL;
+        char back[sizeof text] = "", *description = NULL;
         void *memory = NULL, *nothing = NULL;
         check_ok(rcv_device_describe(context, names[i], NULL));
-        check_ok(rcv_device_describe(context, names[i], &told));
-        assert_true(strlen(told) > 5);
-        rcv_text_free(context, told);
+        check_ok(rcv_device_describe(context, names[i], &description));
+        assert_true(strlen(description) > 5);
+        rcv_text_free(context, description);
         check_ok(rcv_memory_new(context, names[i], sizeof text, &memory));
         check_ok(rcv_memory_write(names[i], memory, text, sizeof text));
         check_ok(rcv_memory_read(names[i], back, memory, sizeof text));

@@ -13,7 +13,7 @@ static const Words *host_words;
 static void run_thread() {
     for (int n = fibers[(size_t)current].block * 7 % 30 * 2; n > 0; n--) yield_fiber();
     persistent_kernel(*host_words);
-    if (!fibers[(size_t)current].copies.empty()) host_fail("it ends with copies that nobody has waited for");
+    if (!fibers[(size_t)current].copies.empty()) host_fail("it ends with copies that no thread has waited for");
     fibers[(size_t)current].done = true;
     own_block().ended++;
     progress++;
@@ -64,7 +64,7 @@ extern "C" int run_persistent(const void *words, int blocks) {
         idle = progress == before ? idle + 1 : 0;
     }
     for (HostBlock &b : host_blocks) {
-        if (!left && !b.bulks.empty()) host_fail("a block ends with copies that nobody has waited for");
+        if (!left && !b.bulks.empty()) host_fail("a block ends with copies that no thread has waited for");
         free(b.memory);
     }
     free(stacks);

@@ -344,7 +344,7 @@ static void check_loop(emulation *s, const trial *t, rcvi_persistent *p, void *l
     const char *name = strrchr(t->cell, '/');
     print_message("%s, %s, %s, %d rows of %d%s%s: off by %.1e\n", name ? name + 1 : t->cell, t->plan,
                   rcv_dtype_name(t->dtype), (int)t->batch, (int)t->net.hidden, t->lengths ? ", some of which end" : "",
-                  t->resets ? ", or begin anew" : "", worst);
+                  t->resets ? ", or are reset" : "", worst);
     if (!(worst > 0 && worst <= tolerance_of(t->dtype, p->parts))) fail_msg("that is too much");
     remember(p);
     empty(s);

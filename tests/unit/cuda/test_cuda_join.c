@@ -9,7 +9,7 @@
 typedef struct {
     const rcvi_engine *e;
     int64_t length;          /* of the sequence */
-    bool resets;             /* it begins anew at every step */
+    bool resets;             /* it is reset at every step */
     int64_t inner, time;     /* of the step */
     const char *masks;       /* [buffers] 'l': mask of active rows; 'r': mask of resets */
     uint64_t **in_registers; /* [buffers][elements] 0: what was there before the loop */

@@ -122,7 +122,7 @@ static void test_loops(void **state) {
     for (int k = 0; k < KINDS; k++) assert_true(sample_is_partial() || seen[k] > 0);
 }
 
-/* ---- sequences that end, and begin anew ---- */
+/* ---- sequences with lengths and resets ---- */
 
 enum { JOINED, SKIPPING, ORDERED, WAITING_ALONE, RAGGED_KINDS };
 static int seen_ragged[RAGGED_KINDS]; /* steps */

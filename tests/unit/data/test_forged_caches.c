@@ -100,7 +100,7 @@ static void forge_header(image *file) {
     memcpy(file->bytes + at, &number, sizeof number);
 }
 
-/* Totals and the sizes of sections that fit each other, so that only the content speaks against them. */
+/* Totals and the sizes of sections that fit each other, so that only the content is wrong. */
 static void forge_sizes(image *file) {
     rcvi_token_cache_header h;
     memcpy(&h, file->bytes, sizeof h);
@@ -272,7 +272,7 @@ static void test_forged(void **unused) {
         refused += !taken;
         if (!taken) assert_memory_equal(&got, &expected[i], sizeof got);
     }
-    printf("%ld forged caches: %ld refused and made anew, %ld in order and read, %ld unchanged\n", count, refused,
+    printf("%ld forged caches: %ld refused and made again, %ld in order and read, %ld unchanged\n", count, refused,
            believed, same);
     assert_true(refused * 3 > count * 2 && refused + believed + same == count);
     for (int i = 0; i < SUBJECTS; i++) {

@@ -99,16 +99,16 @@ static void state_dicts(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         model_fixture self;
-        rcv_model *found, *told;
+        rcv_model *found, *with_prefix;
         model_fixture_open(&self, cases[i].cell, &cases[i].options, RCV_FLOAT64);
         save_state_dict(&self, cases[i].prefix, path_in("dict"));
         rcv_model_options load = RCV_INIT(rcv_model_options, .dtype = RCV_FLOAT64, .cell = cases[i].cell);
         check_ok(rcv_model_load(self.context, path_in("dict"), &load, &found));
         assert_same_models(self.model, found);
         load.prefix = cases[i].prefix;
-        check_ok(rcv_model_load(self.context, path_in("dict"), &load, &told));
-        assert_same_models(self.model, told);
-        rcv_model_free(told);
+        check_ok(rcv_model_load(self.context, path_in("dict"), &load, &with_prefix));
+        assert_same_models(self.model, with_prefix);
+        rcv_model_free(with_prefix);
         rcv_model_free(found);
         model_fixture_close(&self);
     }

@@ -172,7 +172,7 @@ static void check_places(const rcvi_program *program, const char *schedule) {
         for (size_t k = first + 1, end = 0; k < i; k++) { /* only the rest of a loop, and other layers' */
             if (program->steps[k].kind == RCVI_STEP_LOOP) end = k + (size_t)program->steps[k].loop.body;
             bool rest = program->steps[k].kind == RCVI_STEP_COMMUNICATE || loop_end > k || end >= k;
-            if (!rest) fail_msg("%s: layer %d could have been told of before step %zu", schedule, step->layer, k);
+            if (!rest) fail_msg("%s: layer %d could have been signalled before step %zu", schedule, step->layer, k);
         }
     }
     assert_int_equal(seen, (INT64_C(2) << layers) - 1);
@@ -181,7 +181,7 @@ static void check_places(const rcvi_program *program, const char *schedule) {
 /* False: the plan is not for this network. */
 static bool check_signals(const world *w, const char *schedule, double *gradient, bool signals) {
     static double y[MOST], dy[MOST];
-    uint64_t told[5] = {0}, value = 41;
+    uint64_t signalled[5] = {0}, value = 41;
     rcv_plan *plan = NULL;
     rcv_run *run = NULL;
     const rcv_plan_options o = RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .dtype = RCV_FLOAT64,
@@ -192,9 +192,9 @@ static bool check_signals(const world *w, const char *schedule, double *gradient
     check_ok(rcv_run_new(plan, &run));
     if (signals) check_places(&plan->program, schedule);
     if (signals)
-        check_ok(rcv_run_set_signals(run, told, &value));
+        check_ok(rcv_run_set_signals(run, signalled, &value));
     else
-        check_fails(rcv_run_set_signals(run, told, &value), RCV_INVALID, "without signals");
+        check_fails(rcv_run_set_signals(run, signalled, &value), RCV_INVALID, "without signals");
     for (int i = 0; i < STEPS * BATCH * 2 * HIDDEN; i++) dy[i] = i % 7 - 3;
     for (int call = 0; call < 2; call++) {
         value++;
@@ -202,7 +202,7 @@ static bool check_signals(const world *w, const char *schedule, double *gradient
             rcv_run_forward(run, &RCV_INIT(rcv_forward, .parameters = w->parameters, .x = w->x, .y = y, .seed = 11)));
         check_ok(rcv_run_backward(run, &RCV_INIT(rcv_backward, .dy = dy, .dparameters = gradient)));
         for (int64_t l = 0; l <= rcv_net_get_options(w->net)->layers; l++)
-            assert_int_equal(told[l], signals ? value : 0);
+            assert_int_equal(signalled[l], signals ? value : 0);
     }
     rcv_run_free(run);
     rcv_plan_free(plan);

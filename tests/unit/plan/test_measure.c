@@ -46,7 +46,7 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                               .panel = 16,
                               .grain = 16,
                               .group = 1,
-                              .vendor = "somebody's",
+                              .vendor = "a library",
                               .kernels = fake.kernels};
     return RCV_OK;
 }

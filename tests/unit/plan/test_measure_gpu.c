@@ -45,7 +45,7 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                               .grain = 1,
                               .group = 8,
                               .kernels = "fake_90",
-                              .vendor = "somebody's",
+                              .vendor = "a library",
                               .gpu = true,
                               .max_sum_columns = 1024};
     return RCV_OK;
@@ -218,15 +218,15 @@ static void test_fastest(void **state) {
             fake.capturing = 0.02;
             rcv_plan *plan = found(&p, &middle, efforts[n / 2], training);
             const rcv_candidate *own = candidate_of(plan, strings[i]);
-            size_t timed = 0, raced = rcv_plan_candidate_count(plan);
-            for (size_t k = 0; k < raced; k++) {
+            size_t timed = 0, considered = rcv_plan_candidate_count(plan);
+            for (size_t k = 0; k < considered; k++) {
                 const rcv_candidate *c = rcv_plan_candidate(plan, k);
                 timed += c->seconds > 0;
                 if (c->seconds > 0) assert_true(*calls_of(c->schedule) >= 5);
                 if (c->seconds > 0) assert_float_equal(c->seconds, seconds_of(c->schedule), 2e-5);
                 if (all) assert_true(*calls_of(c->schedule) >= 12);
             }
-            assert_true(all ? timed == raced && raced > count : timed >= 6);
+            assert_true(all ? timed == considered && considered > count : timed >= 6);
             if (own->seconds > 0) assert_string_equal(rcv_plan_string(plan), strings[i]);
             won += own->seconds > 0;
             done(&p, plan);

@@ -27,7 +27,7 @@ typedef union {
         nvrtcResult (*ptx_size)(nvrtcProgram program, size_t *bytes);
         nvrtcResult (*ptx)(nvrtcProgram program, char *code);
     };
-    void *places[13];
+    void *pointers[13];
 } functions;
 
 static const char *const symbols[] = {
@@ -59,7 +59,7 @@ static pthread_once_t nvrtc_once = PTHREAD_ONCE_INIT;
 static void open_nvrtc(void) {
     static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
     int major = 0, minor = 0;
-    nvrtc.found = rcvi_library_open(names, symbols, nvrtc.call.places, sizeof symbols / sizeof *symbols, nvrtc.reason,
+    nvrtc.found = rcvi_library_open(names, symbols, nvrtc.call.pointers, sizeof symbols / sizeof *symbols, nvrtc.reason,
                                     sizeof nvrtc.reason);
     if (!nvrtc.found) return;
     nvrtc.call.version(&major, &minor);

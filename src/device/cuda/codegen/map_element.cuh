@@ -166,23 +166,23 @@ struct Words {
 #if ROW_THREADS || ROW_SUMS
 /* COUNT sums over the lanes of a warp at once: at each step a half of the lanes takes on a half of the numbers, until every
  * lane has one of them. Returns which one this lane has in x[0], or -1. */
-template <int COUNT, int APART = 16> INLINE int warp_sums(REAL *x, int lane, int there) {
-    if constexpr (APART == 0) {
+template <int COUNT, int OFFSET = 16> INLINE int warp_sums(REAL *x, int lane, int there) {
+    if constexpr (OFFSET == 0) {
         return there > 0 ? 0 : -1;
     } else if constexpr (COUNT == 1) {
-        x[0] += __shfl_xor_sync(0xffffffffu, x[0], APART);
-        int which = warp_sums<1, APART / 2>(x, lane, there);
-        return lane & APART ? -1 : which;
+        x[0] += __shfl_xor_sync(0xffffffffu, x[0], OFFSET);
+        int which = warp_sums<1, OFFSET / 2>(x, lane, there);
+        return lane & OFFSET ? -1 : which;
     } else {
         constexpr int HALF = (COUNT + 1) / 2;
-        const bool upper = lane & APART;
+        const bool upper = lane & OFFSET;
 #pragma unroll
         for (int i = 0; i < HALF; i++) {
             REAL later = HALF + i < COUNT ? x[HALF + i < COUNT ? HALF + i : 0] : (REAL)0;
             REAL mine = upper ? later : x[i], other = upper ? x[i] : later;
-            x[i] = mine + __shfl_xor_sync(0xffffffffu, other, APART);
+            x[i] = mine + __shfl_xor_sync(0xffffffffu, other, OFFSET);
         }
-        int which = warp_sums<HALF, APART / 2>(x, lane, upper ? there - HALF : there < HALF ? there : HALF);
+        int which = warp_sums<HALF, OFFSET / 2>(x, lane, upper ? there - HALF : there < HALF ? there : HALF);
         return which < 0 ? -1 : upper ? HALF + which : which;
     }
 }

@@ -20,10 +20,10 @@ static struct {
 
 static void open_library(void) {
     static const char *const names[] = {"libcudnn.so.9", "libcudnn.so", NULL};
-    void *places[SYMBOLS] = {NULL};
-    _Static_assert(sizeof places == sizeof library.api, "the table is function pointers and nothing else");
-    if (!rcvi_library_open(names, symbols, places, SYMBOLS, library.reason, sizeof library.reason)) return;
-    memcpy(&library.api, places, sizeof library.api);
+    void *functions[SYMBOLS] = {NULL};
+    _Static_assert(sizeof functions == sizeof library.api, "the table is function pointers and nothing else");
+    if (!rcvi_library_open(names, symbols, functions, SYMBOLS, library.reason, sizeof library.reason)) return;
+    memcpy(&library.api, functions, sizeof library.api);
     size_t version = library.api.GetVersion();
     if (version / 10000 != RCVI_CUDNN_MAJOR) { /* before 9 the factor was 1000 */
         size_t factor = version < 10000 ? 1000 : 10000;

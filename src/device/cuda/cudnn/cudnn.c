@@ -87,9 +87,9 @@ static rcv_status describe_tensors(rcvi_cudnn *v) {
 /* ---- memory ---- */
 
 static size_t reserve(rcvi_cudnn *v, size_t bytes) {
-    size_t place = v->bytes;
+    size_t offset = v->bytes;
     v->bytes += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    return place;
+    return offset;
 }
 
 static rcvi_cudnn_part part(rcvi_cudnn *v, size_t bytes) { return (rcvi_cudnn_part){reserve(v, bytes), bytes}; }
@@ -129,7 +129,7 @@ static void add_ports(rcvi_cudnn *v) {
         if (port->buffer == RCVI_NONE) continue;
         port->own = v->type != RCVI_F32 || (p == RCVI_CUDNN_Y && v->training);
         if (port->own || p == RCVI_CUDNN_DX || p == RCVI_CUDNN_DY)
-            port->place = reserve(v, (size_t)(port->rows * port->columns) * rcvi_cuda_bytes(v->type));
+            port->offset = reserve(v, (size_t)(port->rows * port->columns) * rcvi_cuda_bytes(v->type));
     }
 }
 

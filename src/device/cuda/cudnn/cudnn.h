@@ -28,11 +28,11 @@ typedef struct {
     int buffer;            /* of the program; RCVI_NONE: the pass has no such tensor */
     int64_t rows, columns; /* contiguous */
     bool own;
-    size_t place; /* offset in our own memory: where `own`, and for dx and dy that the caller left out */
+    size_t offset; /* in our own memory: where `own`, and for dx and dy that the caller left out */
 } rcvi_cudnn_port;
 
 typedef struct {
-    size_t place, bytes;
+    size_t offset, bytes;
 } rcvi_cudnn_part;
 
 struct rcvi_cudnn {
@@ -57,7 +57,7 @@ struct rcvi_cudnn {
 rcv_status rcvi_cudnn_check(const rcvi_cudnn *vendor, int status, const char *what);
 
 static inline void *rcvi_cudnn_at(const rcvi_cudnn *vendor, rcvi_cudnn_part part) {
-    return part.bytes ? vendor->base + part.place : NULL;
+    return part.bytes ? vendor->base + part.offset : NULL;
 }
 
 #endif

@@ -19,13 +19,13 @@ static void *of_caller(const call *c, rcvi_cudnn_port_index p) {
 static void *inside(const call *c, rcvi_cudnn_port_index p) {
     const rcvi_cudnn_port *port = &c->vendor->ports[p];
     void *outside = of_caller(c, p);
-    return outside && port->own ? c->vendor->base + port->place : outside;
+    return outside && port->own ? c->vendor->base + port->offset : outside;
 }
 
 /* The same, but never NULL. */
 static void *inside_always(const call *c, rcvi_cudnn_port_index p) {
     void *there = inside(c, p);
-    return there ? there : c->vendor->base + c->vendor->ports[p].place;
+    return there ? there : c->vendor->base + c->vendor->ports[p].offset;
 }
 
 static rcv_status copy(const call *c, rcvi_cudnn_port_index p, void *to, rcvi_cuda_type to_type, void *from,

@@ -1,11 +1,11 @@
 /* Lengths and strides that are no multiples of 16 bytes.
  *
- * The library's fast algorithms want rows of operands whose length is a multiple of 16 bytes, though they may lie further apart:
+ * The library's fast algorithms need rows of operands whose length is a multiple of 16 bytes, though they may lie further apart:
  * 6000 x 700 x 1500 in bfloat16 took 98 microseconds on an H200, and 21 with a depth of 1,496. Where zeros follow the rows of both
  * operands, depth includes some of these. Where the output is small and b's rows are longer than its columns, some columns more are
  * computed aside. Else the last few elements are a product of their own, which takes 10 to 20 microseconds more.
  *
- * They want the same of the output, whose rows are the caller's. Where those begin anywhere, a product that is large enough is computed
+ * They need the same of the output, whose rows are the caller's. Where those begin anywhere, a product that is large enough is computed
  * in its workspace, which no product of another stream uses, and copied or added to its place: 2600 x 650 x 700 in bfloat16 took 26
  * microseconds straight to rows of 650 floats, 10 to rows of 656. */
 #include "device/cuda/gemm/product.h"

@@ -11,12 +11,12 @@ struct rcvi_cublaslt_library rcvi_cublaslt = {.once = PTHREAD_ONCE_INIT, .lock =
 static void open_library(void) {
     static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};
     static const char *const symbols[] = {RCVI_CUBLASLT_FUNCTIONS(SYMBOL)};
-    void *places[sizeof symbols / sizeof *symbols] = {NULL};
-    _Static_assert(sizeof places == sizeof rcvi_cublaslt.call, "the table is function pointers and nothing else");
-    rcvi_cublaslt.found = rcvi_library_open(names, symbols, places, sizeof places / sizeof *places,
+    void *functions[sizeof symbols / sizeof *symbols] = {NULL};
+    _Static_assert(sizeof functions == sizeof rcvi_cublaslt.call, "the table is function pointers and nothing else");
+    rcvi_cublaslt.found = rcvi_library_open(names, symbols, functions, sizeof functions / sizeof *functions,
                                             rcvi_cublaslt.reason, sizeof rcvi_cublaslt.reason);
     if (!rcvi_cublaslt.found) return;
-    memcpy(&rcvi_cublaslt.call, places, sizeof places);
+    memcpy(&rcvi_cublaslt.call, functions, sizeof functions);
     size_t version = rcvi_cublaslt.call.GetVersion();
     snprintf(rcvi_cublaslt.name, sizeof rcvi_cublaslt.name, "cuBLASLt %zu.%zu.%zu", version / 10000,
              version / 100 % 100, version % 100);

@@ -21,7 +21,7 @@ __device__ __noinline__ void finish(const rcvi_matrix &out, int64_t row, int64_t
 
 /* Called by whole warps; returns the sum to every lane. */
 template <typename REAL> __device__ inline REAL sum_lanes(REAL x) {
-    for (int apart = LANES / 2; apart > 0; apart /= 2) x += __shfl_xor_sync(0xffffffff, x, apart);
+    for (int offset = LANES / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffff, x, offset);
     return x;
 }
 

@@ -116,15 +116,15 @@ rcv_status rcvi_cuda_head_open(rcvi_learn *l, size_t *at) {
     RCVI_TRY(prepare(l, s->rows % l->chunk));
     size_t elements = (size_t)(l->chunk * l->wide);
     l->head_bytes = (size_t)(l->chunk * s->classes) * (real_bytes(l) + (is_narrow(l) ? narrow : 0));
-    l->losses = rcvi_learn_place(at, (size_t)s->rows * sizeof(double));
-    l->numbers = rcvi_learn_place(at, (size_t)l->chunk * 2 * real_bytes(l));
-    l->logits = l->gradients = rcvi_learn_place(at, elements * real_bytes(l));
-    l->sums = rcvi_learn_place(at, (size_t)(most_slices(l) * s->classes) * real_bytes(l));
-    l->workspace = rcvi_learn_place(at, l->workspace_bytes);
+    l->losses = rcvi_learn_reserve(at, (size_t)s->rows * sizeof(double));
+    l->numbers = rcvi_learn_reserve(at, (size_t)l->chunk * 2 * real_bytes(l));
+    l->logits = l->gradients = rcvi_learn_reserve(at, elements * real_bytes(l));
+    l->sums = rcvi_learn_reserve(at, (size_t)(most_slices(l) * s->classes) * real_bytes(l));
+    l->workspace = rcvi_learn_reserve(at, l->workspace_bytes);
     if (!is_narrow(l)) return RCV_OK;
-    l->gradients = rcvi_learn_place(at, elements * narrow);
-    l->y = rcvi_learn_place(at, (size_t)(s->rows * l->deep) * narrow);
-    l->weight = rcvi_learn_place(at, (size_t)(l->wide * l->deep) * narrow);
+    l->gradients = rcvi_learn_reserve(at, elements * narrow);
+    l->y = rcvi_learn_reserve(at, (size_t)(s->rows * l->deep) * narrow);
+    l->weight = rcvi_learn_reserve(at, (size_t)(l->wide * l->deep) * narrow);
     return RCV_OK;
 }
 

@@ -36,8 +36,8 @@ template <bool EXACT, typename REAL> __device__ inline total<REAL> join(total<RE
 }
 
 template <bool EXACT, typename REAL> __device__ inline total<REAL> join_lanes(total<REAL> a) {
-    for (int apart = LANES / 2; apart > 0; apart /= 2) {
-        total<REAL> b = {__shfl_down_sync(0xffffffff, a.most, apart), __shfl_down_sync(0xffffffff, a.sum, apart)};
+    for (int offset = LANES / 2; offset > 0; offset /= 2) {
+        total<REAL> b = {__shfl_down_sync(0xffffffff, a.most, offset), __shfl_down_sync(0xffffffff, a.sum, offset)};
         a = join<EXACT>(a, b);
     }
     return a;
@@ -55,7 +55,7 @@ template <bool EXACT, typename REAL> __device__ inline total<REAL> join_block(to
 }
 
 __device__ inline double sum_lanes(double x) {
-    for (int apart = LANES / 2; apart > 0; apart /= 2) x += __shfl_down_sync(0xffffffff, x, apart);
+    for (int offset = LANES / 2; offset > 0; offset /= 2) x += __shfl_down_sync(0xffffffff, x, offset);
     return x;
 }
 

@@ -21,7 +21,7 @@ static int64_t round_up(int64_t n, int64_t piece) { return (n + piece - 1) / pie
 
 /* Offsets in spare memory are counted from here on. */
 static const size_t in_spare = SIZE_MAX / 2 + 1;
-static void *place(const rcvi_learn *l, size_t at) {
+static void *address_of(const rcvi_learn *l, size_t at) {
     return at >= in_spare ? (char *)l->shape.spare + (at - in_spare) : l->memory + at;
 }
 
@@ -111,27 +111,27 @@ static int64_t sums_of(const rcvi_learn *l, const strip *a, const strip *b) {
 /* The offset of data that is not needed between a head and its update: in spare memory where that has room. */
 static size_t place_temporary(const rcvi_learn *l, size_t *at, size_t *spare, size_t bytes) {
     size_t after = *spare;
-    (void)rcvi_learn_place(&after, bytes);
-    return after <= l->shape.spare_bytes ? in_spare + rcvi_learn_place(spare, bytes) : rcvi_learn_place(at, bytes);
+    (void)rcvi_learn_reserve(&after, bytes);
+    return after <= l->shape.spare_bytes ? in_spare + rcvi_learn_reserve(spare, bytes) : rcvi_learn_reserve(at, bytes);
 }
 
 static void find_places(rcvi_learn *l, const strip *first, const strip *last, size_t *at) {
     const rcvi_learn_shape *s = &l->shape;
     size_t rows = (size_t)s->rows, wide = (size_t)first->wide, deep = (size_t)l->deep, real = real_bytes(l), spare = 0;
     l->head_bytes = rows * wide * (real + (is_narrow(l) ? narrow_bytes(l) : 0));
-    l->losses = rcvi_learn_place(at, rows * sizeof(double));
-    l->numbers = rcvi_learn_place(at, rows * 2 * real);
+    l->losses = rcvi_learn_reserve(at, rows * sizeof(double));
+    l->numbers = rcvi_learn_reserve(at, rows * 2 * real);
     l->logits = l->gradients = place_temporary(l, at, &spare, rows * wide * real);
     if (is_narrow(l)) {
         l->gradients = place_temporary(l, at, &spare, rows * wide * narrow_bytes(l));
         l->weight = place_temporary(l, at, &spare, wide * deep * narrow_bytes(l));
-        l->y = rcvi_learn_place(at, rows * deep * narrow_bytes(l));
+        l->y = rcvi_learn_reserve(at, rows * deep * narrow_bytes(l));
     }
     l->workspace = place_temporary(l, at, &spare, l->workspace_bytes);
     if (!s->training) return;
     l->sums = place_temporary(l, at, &spare, (size_t)sums_of(l, first, last) * real);
-    l->dweight = rcvi_learn_place(at, wide * deep * real);
-    l->dbias = rcvi_learn_place(at, wide * real);
+    l->dweight = rcvi_learn_reserve(at, wide * deep * real);
+    l->dbias = rcvi_learn_reserve(at, wide * real);
 }
 
 rcv_status rcvi_cuda_lean_open(rcvi_learn *l, size_t *at) {
@@ -148,7 +148,7 @@ rcv_status rcvi_cuda_lean_open(rcvi_learn *l, size_t *at) {
 /* ---- a strip ---- */
 
 static const char *y_of(const rcvi_learn *l, const rcvi_head *head) {
-    return is_narrow(l) ? place(l, l->y) : (const char *)head->y;
+    return is_narrow(l) ? address_of(l, l->y) : (const char *)head->y;
 }
 
 static const char *given_weight(const rcvi_learn *l, const rcvi_head *head, const strip *s) {
@@ -157,13 +157,13 @@ static const char *given_weight(const rcvi_learn *l, const rcvi_head *head, cons
 
 /* The operand of products for its weight, after it is rounded. */
 static const char *weight_of(const rcvi_learn *l, const rcvi_head *head, const strip *s) {
-    return is_narrow(l) ? place(l, l->weight) : given_weight(l, head, s);
+    return is_narrow(l) ? address_of(l, l->weight) : given_weight(l, head, s);
 }
 
 /* Rows after the last class are zeros. */
 static rcv_status round_weight(rcvi_learn *l, const rcvi_head *head, const strip *s) {
     if (!is_narrow(l)) return RCV_OK;
-    char *to = place(l, l->weight);
+    char *to = address_of(l, l->weight);
     size_t row = (size_t)l->deep * narrow_bytes(l), padding = (size_t)(s->wide - s->count) * row;
     if (padding > 0)
         RCVI_CUDA_TRY(cudaMemsetAsync(to + (size_t)s->count * row, 0, padding, l->stream), "clearing rows of a weight");
@@ -174,8 +174,8 @@ static rcv_status take_logits(rcvi_learn *l, const rcvi_head *head, const strip 
     const rcvi_cuda_gemm *gemm;
     RCVI_TRY(round_weight(l, head, s));
     RCVI_TRY(find(l, RCVI_TO_LOGITS, head->rows, s, &gemm));
-    return rcvi_cuda_gemm_run(gemm, y_of(l, head), weight_of(l, head, s), NULL, place(l, l->logits),
-                              place(l, l->workspace), l->stream);
+    return rcvi_cuda_gemm_run(gemm, y_of(l, head), weight_of(l, head, s), NULL, address_of(l, l->logits),
+                              address_of(l, l->workspace), l->stream);
 }
 
 /* Its part of numbers and losses, or, where these are complete, its gradients. */
@@ -186,12 +186,12 @@ static rcv_status take_rows(rcvi_learn *l, const rcvi_head *head, const rcvi_con
                         .wide = s->wide,
                         .first = s->first,
                         .all = l->shape.classes,
-                        .logits = place(l, l->logits),
+                        .logits = address_of(l, l->logits),
                         .targets = head->targets,
-                        .losses = known ? NULL : place(l, l->losses),
-                        .numbers = place(l, l->numbers),
-                        .gradients = known ? place(l, l->gradients) : NULL,
-                        .sums = known && head->bias ? place(l, l->sums) : NULL,
+                        .losses = known ? NULL : address_of(l, l->losses),
+                        .numbers = address_of(l, l->numbers),
+                        .gradients = known ? address_of(l, l->gradients) : NULL,
+                        .sums = known && head->bias ? address_of(l, l->sums) : NULL,
                         .real = l->real,
                         .type = l->narrow,
                         .exact = !l->tensor && !is_narrow(l),
@@ -205,14 +205,14 @@ static rcv_status take_rows(rcvi_learn *l, const rcvi_head *head, const rcvi_con
 static rcv_status sum_weight(rcvi_learn *l, const rcvi_head *head, const strip *s) {
     const rcvi_cuda_gemm *gemm;
     RCVI_TRY(find(l, RCVI_TO_DWEIGHT, head->rows, s, &gemm));
-    return rcvi_cuda_gemm_run(gemm, place(l, l->gradients), y_of(l, head), NULL, place(l, l->dweight),
-                              place(l, l->workspace), l->stream);
+    return rcvi_cuda_gemm_run(gemm, address_of(l, l->gradients), y_of(l, head), NULL, address_of(l, l->dweight),
+                              address_of(l, l->workspace), l->stream);
 }
 
 /* Its dbias. */
 static rcv_status sum_bias(rcvi_learn *l, const rcvi_head *head, const strip *s) {
-    rcvi_sum sum = {.out = {.at = place(l, l->dbias), .row = s->count, .column = 1, .type = l->real},
-                    .a = {.at = place(l, l->sums), .row = s->count, .column = 1, .type = l->real}};
+    rcvi_sum sum = {.out = {.at = address_of(l, l->dbias), .row = s->count, .column = 1, .type = l->real},
+                    .a = {.at = address_of(l, l->sums), .row = s->count, .column = 1, .type = l->real}};
     return rcvi_cuda_check(
         rcvi_cuda_reduce_rows(l->stream, rcvi_cuda_head_slices(head->rows, s->count), s->count, false, &sum, 1, NULL),
         "the gradient of the bias");
@@ -224,8 +224,8 @@ static rcv_status change(rcvi_learn *l, int64_t rows, int64_t columns, const voi
     char *parameters;
     memcpy(&parameters, &given, sizeof given);
     return rcvi_cuda_check(rcvi_cuda_change_rows(l->stream, l->real, rows, columns,
-                                                 parameters + (size_t)at * real_bytes(l), place(l, gradient), l->deep,
-                                                 control, place(l, l->norm)),
+                                                 parameters + (size_t)at * real_bytes(l), address_of(l, gradient),
+                                                 l->deep, control, address_of(l, l->norm)),
                            "an update");
 }
 
@@ -254,38 +254,38 @@ static rcv_status check(const rcvi_head *head) {
 
 static rcv_status take_losses(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control,
                               rcvi_outcome *outcome) {
-    if (head->rows > 0 && is_narrow(l)) RCVI_TRY(rcvi_cuda_round_rows(l, head->rows, head->y, place(l, l->y)));
+    if (head->rows > 0 && is_narrow(l)) RCVI_TRY(rcvi_cuda_round_rows(l, head->rows, head->y, address_of(l, l->y)));
     for (int64_t first = 0; first < l->shape.classes && head->rows > 0; first += l->strip) {
         const strip s = strip_at(l, first);
         RCVI_TRY(take_logits(l, head, &s));
         RCVI_TRY(take_rows(l, head, control, &s, false));
     }
-    return rcvi_cuda_check(rcvi_cuda_sum_losses(l->stream, head->rows, place(l, l->losses), head->adds_loss, outcome),
-                           "the loss");
+    return rcvi_cuda_check(
+        rcvi_cuda_sum_losses(l->stream, head->rows, address_of(l, l->losses), head->adds_loss, outcome), "the loss");
 }
 
 /* dy (+)= gradients weight. */
 static rcv_status add_to_dy(rcvi_learn *l, const rcvi_head *head, const strip *s, bool adds) {
     const rcvi_cuda_gemm *gemm;
-    const void *gradients = place(l, l->gradients), *weight = weight_of(l, head, s);
+    const void *gradients = address_of(l, l->gradients), *weight = weight_of(l, head, s);
     RCVI_TRY(find(l, RCVI_TO_DY, head->rows, s, &gemm));
-    if (!adds) return rcvi_cuda_gemm_store(gemm, gradients, weight, head->dy, place(l, l->workspace), l->stream);
-    return rcvi_cuda_gemm_run(gemm, gradients, weight, NULL, head->dy, place(l, l->workspace), l->stream);
+    if (!adds) return rcvi_cuda_gemm_store(gemm, gradients, weight, head->dy, address_of(l, l->workspace), l->stream);
+    return rcvi_cuda_gemm_run(gemm, gradients, weight, NULL, head->dy, address_of(l, l->workspace), l->stream);
 }
 
 /* the padding of dweight is 0, and adds nothing to sums */
 static rcv_status add_squares(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control, const strip *s,
                               bool adds) {
-    const rcvi_update_part parts[] = {{.count = s->count * l->deep, .gradient = place(l, l->dweight)},
-                                      {.count = head->bias ? s->count : 0, .gradient = place(l, l->dbias)}};
-    return rcvi_cuda_check(rcvi_cuda_add_squares(l->stream, l->real, parts, 2, adds, control, place(l, l->norm)),
+    const rcvi_update_part parts[] = {{.count = s->count * l->deep, .gradient = address_of(l, l->dweight)},
+                                      {.count = head->bias ? s->count : 0, .gradient = address_of(l, l->dbias)}};
+    return rcvi_cuda_check(rcvi_cuda_add_squares(l->stream, l->real, parts, 2, adds, control, address_of(l, l->norm)),
                            "the norm");
 }
 
 /* From the last strip on, whose logits are in memory. */
 static rcv_status differentiate(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control) {
     if (head->rows == 0)
-        return rcvi_cuda_check(cudaMemsetAsync(place(l, l->norm), 0, RCVI_NORM_SUMS * sizeof(double), l->stream),
+        return rcvi_cuda_check(cudaMemsetAsync(address_of(l, l->norm), 0, RCVI_NORM_SUMS * sizeof(double), l->stream),
                                "clearing the norm");
     for (int64_t last = (l->shape.classes - 1) / l->strip * l->strip, first = last; first >= 0; first -= l->strip) {
         const strip s = strip_at(l, first);
@@ -312,14 +312,15 @@ rcv_status rcvi_cuda_lean_head(rcvi_learn *l, const rcvi_head *head, const rcvi_
 
 rcv_status rcvi_cuda_lean_logits(rcvi_learn *l, const rcvi_head *head, void *out) {
     l->taken.rows = -1; /* y is of another call */
-    if (is_narrow(l)) RCVI_TRY(rcvi_cuda_round_rows(l, head->rows, head->y, place(l, l->y)));
+    if (is_narrow(l)) RCVI_TRY(rcvi_cuda_round_rows(l, head->rows, head->y, address_of(l, l->y)));
     for (int64_t first = 0; first < l->shape.classes; first += l->strip) {
         const strip s = strip_at(l, first);
         const rcvi_cuda_gemm *gemm;
         RCVI_TRY(round_weight(l, head, &s));
         RCVI_TRY(find(l, RCVI_TO_CALLER, head->rows, &s, &gemm));
         RCVI_TRY(rcvi_cuda_gemm_run(gemm, y_of(l, head), weight_of(l, head, &s), NULL,
-                                    (char *)out + (size_t)first * real_bytes(l), place(l, l->workspace), l->stream));
+                                    (char *)out + (size_t)first * real_bytes(l), address_of(l, l->workspace),
+                                    l->stream));
     }
     if (!head->bias) return RCV_OK;
     return rcvi_cuda_check(rcvi_cuda_add_bias(l->stream, l->real, head->rows, l->shape.classes, head->bias, out),

@@ -49,7 +49,7 @@ static void find_types(rcvi_learn *l) {
     l->tensor = l->shape.dtype == RCV_TFLOAT32;
 }
 
-static rcv_status fill(rcvi_learn *l) {
+static rcv_status create_resources(rcvi_learn *l) {
     size_t at = 0;
     void *memory = NULL;
     RCVI_CUDA_TRY(cudaDeviceGetAttribute(&l->processors, cudaDevAttrMultiProcessorCount, l->ordinal),
@@ -61,7 +61,7 @@ static rcv_status fill(rcvi_learn *l) {
     for (int i = 0; i < 2; i++)
         RCVI_CUDA_TRY(cudaEventCreateWithFlags(&l->left[i], cudaEventDisableTiming), "creating an event");
     RCVI_CUDA_TRY(cudaHostAlloc((void **)&l->ring, 2 * HALF, cudaHostAllocDefault), "allocating memory");
-    l->norm = rcvi_learn_place(&at, (RCVI_NORM_SUMS + 1) * sizeof(double));
+    l->norm = rcvi_learn_reserve(&at, (RCVI_NORM_SUMS + 1) * sizeof(double));
     RCVI_TRY(rcvi_cuda_head_open(l, &at));
     RCVI_TRY(rcvi_device_cuda.memory->allocate(l->ordinal, at, &memory));
     l->memory = memory;
@@ -83,7 +83,7 @@ static rcv_status open_learn(rcv_context *context, int ordinal, const rcvi_learn
     find_types(l);
     rcv_status status = rcvi_cuda_enter(ordinal, &before);
     if (!status) {
-        status = fill(l);
+        status = create_resources(l);
         rcvi_cuda_leave(before);
     }
     if (status) {

@@ -97,10 +97,10 @@ void rcvi_cuda_abandon(rcvi_learn *learn, uint64_t key);
 void rcvi_cuda_drop_records(rcvi_learn *learn);
 
 /* The offset of so many bytes, a multiple of 256. */
-static inline size_t rcvi_learn_place(size_t *at, size_t bytes) {
-    size_t place = *at;
+static inline size_t rcvi_learn_reserve(size_t *at, size_t bytes) {
+    size_t offset = *at;
     *at += (bytes + 255) / 256 * 256;
-    return place;
+    return offset;
 }
 
 #endif

@@ -110,7 +110,7 @@ __device__ inline void add_squares(const void *gradient, int64_t i, const prepar
 
 /* Called by whole warps; the first lane gets the sum. */
 __device__ inline double sum_lanes(double x) {
-    for (int apart = 16; apart > 0; apart /= 2) x += __shfl_down_sync(0xffffffff, x, apart);
+    for (int offset = 16; offset > 0; offset /= 2) x += __shfl_down_sync(0xffffffff, x, offset);
     return x;
 }
 

@@ -30,11 +30,11 @@ static char name[32], reason[512];
 
 static void open_library(void) {
     static const char *const names[] = {"libnccl.so.2", "libnccl.so", NULL};
-    void *places[SYMBOLS] = {NULL};
+    void *functions[SYMBOLS] = {NULL};
     int version = 0;
-    _Static_assert(sizeof places == sizeof api, "the table is function pointers and nothing else");
-    if (!rcvi_library_open(names, symbols, places, SYMBOLS, reason, sizeof reason)) return;
-    memcpy(&api, places, sizeof api);
+    _Static_assert(sizeof functions == sizeof api, "the table is function pointers and nothing else");
+    if (!rcvi_library_open(names, symbols, functions, SYMBOLS, reason, sizeof reason)) return;
+    memcpy(&api, functions, sizeof api);
     found = api.GetVersion(&version) == ncclSuccess;
     snprintf(name, sizeof name, "NCCL %d.%d.%d", version / 10000, version % 10000 / 100, version % 100);
     if (!found) snprintf(reason, sizeof reason, "NCCL does not report its version");

@@ -60,7 +60,7 @@ bool rcvi_persistent_are_similar(const rcvi_persistent *persistent, const rcvi_t
 rcv_status rcvi_persistent_find_flagged(rcvi_engine *engine, rcvi_persistent *persistent);
 /* Of a port of a channel with flags: at time t the flag is (t + phase) & 1. */
 int rcvi_persistent_flag_phase(const rcvi_persistent *persistent, const rcvi_kernel_step *step, int port);
-/* Finds stores that nobody reads. */
+/* Finds stores that no step reads. */
 rcv_status rcvi_persistent_find_dead_stores(rcvi_engine *engine, rcvi_persistent *persistent);
 
 /* ---- layout.c, cluster.c: how the loop lies on the chip ---- */

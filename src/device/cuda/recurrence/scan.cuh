@@ -138,9 +138,9 @@ INLINE void load_positions(Cell &cell, const Tile &t, Cell::Kept (&kept)[STEPS],
 
 #endif
 
-INLINE Effect shuffle_up(const Effect &e, int apart) {
-    return {__shfl_up_sync(~0u, e.a, apart), __shfl_up_sync(~0u, e.b, apart), __shfl_up_sync(~0u, e.growth, apart),
-            __shfl_up_sync(~0u, e.most, apart)};
+INLINE Effect shuffle_up(const Effect &e, int offset) {
+    return {__shfl_up_sync(~0u, e.a, offset), __shfl_up_sync(~0u, e.b, offset), __shfl_up_sync(~0u, e.growth, offset),
+            __shfl_up_sync(~0u, e.most, offset)};
 }
 
 /* Over the threads of a warp that have the same channels: `before` becomes the effect of those before this one (a and b alone), `own`
@@ -150,9 +150,9 @@ INLINE void compose_in_warp(Effect (&own)[VECTOR], Effect (&before)[VECTOR]) {
 #pragma unroll
     for (int v = 0; v < VECTOR; v++) {
 #pragma unroll
-        for (int apart = LANES; apart < 32; apart *= 2) {
-            Effect other = shuffle_up(own[v], apart);
-            if (lane >= apart) own[v] = compose(other, own[v]);
+        for (int offset = LANES; offset < 32; offset *= 2) {
+            Effect other = shuffle_up(own[v], offset);
+            if (lane >= offset) own[v] = compose(other, own[v]);
         }
         before[v] = NO_EFFECT;
         if (LANES < 32) {
