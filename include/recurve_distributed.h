@@ -41,8 +41,8 @@ RCV_API int64_t rcv_world_sent(const rcv_world *world);     /* bytes that this r
 RCV_API rcv_status rcv_world_agree(rcv_world *world, rcv_status status);
 /* Ends the calls of all other ranks with RCV_PEER and this sentence, which is copied. */
 RCV_API void rcv_world_fail(rcv_world *world, const char *sentence);
-RCV_API bool
-rcv_world_reports_failure(const rcv_world *world);        /* after a failure: should this rank print the reason? */
+/* After a failure: should this rank print the reason? */
+RCV_API bool rcv_world_reports_failure(const rcv_world *world);
 RCV_API void rcv_world_report_progress(rcv_world *world); /* counts as progress, for work outside of the library */
 
 /* ---- training ---------------------------------------------------------------------------------------------------- */
