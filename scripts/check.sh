@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that a change must pass; the exit status is the verdict.
-#   clang     every C file is read by clang, where it is installed (check-clang.sh)
+#   clang     a build by clang, where it is installed, and the tests of the CPU device by it (check-clang.sh)
 #   plain     as released, with none of the optional dependencies: CUDA, NCCL, MPI and oneDNN are off, as on a machine without them. Every test
 #             runs in full
 #   sanitize  under the address and undefined behaviour sanitizers, with every optional dependency that is there
