@@ -29,7 +29,7 @@ which=${2:-all}
 shift $(($# < 2 ? $# : 2))
 case $which in clang | plain | sanitize | all) ;; *) echo "check.sh: '$which' is none of clang, plain, sanitize, all" >&2; exit 2 ;; esac
 status=0
-parts=6 # N
+parts=8 # N
 
 # one NAME TITLE CMAKE-OPTIONS -- CTEST-OPTIONS: configures and builds build/NAME and runs its tests
 one() {

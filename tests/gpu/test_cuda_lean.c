@@ -1,7 +1,7 @@
 /* The output layer whose gradient is never stored, on a GPU: the same as where it is stored, in five types, clipped and not; what is
  * refused; what is left alone; calls that are repeated, with memory that is lent and without; how much memory it takes. */
 #include "base/random.h"
-#include "learn_fixture.h"
+#include "learn/learn_fixture.h"
 #include "scratch.h"
 #include "train_fixture.h"
 

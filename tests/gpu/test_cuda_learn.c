@@ -1,7 +1,7 @@
 /* What stands around a network while it learns, on a GPU: the cases of every device in five types, many classes, arrays that begin
  * anywhere, what is sent through a small memory, and steps that are recorded and repeated. */
 #include "base/random.h"
-#include "learn_fixture.h"
+#include "learn/learn_fixture.h"
 #include "plan/run.h"
 
 #include <math.h>

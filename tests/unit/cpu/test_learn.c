@@ -1,6 +1,6 @@
 /* Tests of embedding, output layer, loss and update on the CPU: all cases in every type with few and many threads, the same bits with
  * any number of threads, and the calls that are refused. */
-#include "learn_cases.h"
+#include "learn/learn_cases.h"
 #include "sample.h"
 
 #include "base/base.h"

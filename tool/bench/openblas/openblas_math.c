@@ -1,5 +1,5 @@
 /* The arithmetic of the network on OpenBLAS, in float and double. */
-#include "bench/openblas.h"
+#include "bench/openblas/openblas.h"
 
 #include <cblas.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static inline double series_double(double r) {
 #define HIGHEST 88.f
 #define LN2_HIGH 0.693359375f
 #define LN2_LOW (-2.12194440e-4f)
-#include "bench/openblas_real.h"
+#include "bench/openblas/openblas_real.h"
 #undef REAL
 #undef NAME
 #undef GEMM
@@ -82,4 +82,4 @@ static inline double series_double(double r) {
 #define HIGHEST 709.
 #define LN2_HIGH 0.693147180369123816490
 #define LN2_LOW 1.90821492927058770002e-10
-#include "bench/openblas_real.h"
+#include "bench/openblas/openblas_real.h"

@@ -1,6 +1,6 @@
 /* Rows of tables and masks; the list of all cases. */
 #include "base/random.h"
-#include "learn_fixture.h"
+#include "learn/learn_fixture.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #ifndef RECURVE_LEARN_FIXTURE_H
 #define RECURVE_LEARN_FIXTURE_H
 
-#include "learn_cases.h"
+#include "learn/learn_cases.h"
 #include "probe.h"
 
 enum { FIXTURE_BLOCKS = 256 };

@@ -1,4 +1,4 @@
-#include "learn_fixture.h"
+#include "learn/learn_fixture.h"
 
 #include <math.h>
 

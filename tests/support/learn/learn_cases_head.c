@@ -3,7 +3,7 @@
  * How far may a value be? An operand of a product is rounded by `operand` of itself, twice in a product, and a sum of n by `roundings`
  * units of the sum of magnitudes. So logits of a row are off by E at most; a softmax then by e^2E - 1 of itself, and by some units more for exp,
  * whose argument has the error of a difference; and what is made of it by products, by that and the roundings of those. */
-#include "learn_fixture.h"
+#include "learn/learn_fixture.h"
 
 #include <math.h>
 

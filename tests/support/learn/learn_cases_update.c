@@ -2,7 +2,7 @@
  *
  * Every operation on an element may round by a unit of its operands; bounds count them, and what a division makes of them. The
  * norm, which may be a factor of the gradient, is a sum in double. */
-#include "learn_fixture.h"
+#include "learn/learn_fixture.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* The implementation that is written by hand on OpenBLAS. */
-#include "bench/openblas.h"
+#include "bench/openblas/openblas.h"
 
 #include <limits.h>
 #include <stdio.h>
