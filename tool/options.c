@@ -201,7 +201,8 @@ static bool add_size(const option *option, char *text) {
     char *equals = strchr(text, '=');
     int64_t value;
     if (equals == NULL || equals == text || !parse_integer(equals + 1, &value) || value < 1) {
-        say("--%s must be %s with a positive whole number, such as proj=32, not '%s'", option->name, option->value, text);
+        say("--%s must be %s with a positive whole number, such as proj=32, not '%s'", option->name, option->value,
+            text);
         return false;
     }
     if (list->count == MAXIMUM_SIZES) {

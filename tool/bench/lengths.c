@@ -79,7 +79,8 @@ bool lengths_are_valid(const bench *bench) {
     char *cells[MAXIMUM_CELLS];
     size_t count;
     if (!read_steps(bench->lengths, steps, &count)) {
-        say("--lengths must be up to %d increasing whole numbers of at least 1, such as 1024,65536, or auto; not '%.60s'",
+        say("--lengths must be up to %d increasing whole numbers of at least 1, such as 1024,65536, or auto; not "
+            "'%.60s'",
             MAXIMUM_LENGTHS, bench->lengths);
         return false;
     }

@@ -224,12 +224,12 @@ static json_t *alone_json(const bench *bench, const results *results, const char
 }
 
 static json_t *results_json(const bench *bench, const results *results) {
-    json_t *all = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I}", "command", bench->command, "date",
-        results->machine.date, "version", results->machine.version, "commit", results->machine.commit, "title",
-        results->title, "problem", problem_json(&bench->problem), "machine", machine_json(&results->machine), "peak",
-        peak_json(results), "planning", planning_json(results), "entries",
-        measurements_json(&results->main, results->peak_speed), "rounds", (json_int_t)results->main.rounds);
+    json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I}", "command", bench->command,
+                            "date", results->machine.date, "version", results->machine.version, "commit",
+                            results->machine.commit, "title", results->title, "problem", problem_json(&bench->problem),
+                            "machine", machine_json(&results->machine), "peak", peak_json(results), "planning",
+                            planning_json(results), "entries", measurements_json(&results->main, results->peak_speed),
+                            "rounds", (json_int_t)results->main.rounds);
     if (results->ladder.count > 0) {
         json_object_set_new(all, "ladder", ladder_json(results));
     }
