@@ -83,8 +83,8 @@ def main():
                 about.setdefault(side, f"{result['version']} {result['commit']}")
                 times[side].append(1e3 * ours(result)["median"])
         before, after = (statistics.median(times[side]) for side in ("before", "after"))
+        rows[name] = {"plan": plan, "before_ms": times["before"], "after_ms": times["after"]}
         ratio = statistics.median(b / a for a, b in zip(times["before"], times["after"]))
-        rows[name] = {"plan": plan, "before_ms": times["before"], "after_ms": times["after"], "ratio": ratio}
         print(f"{name:24}{before:12.4f}{after:12.4f}{ratio:14.3f}  {plan}", flush=True)
         if options.json:  # after each row, so that a run that is ended early leaves what it has
             Path(options.json).write_text(json.dumps({**about, "rounds": options.rounds, "rows": rows}, indent=1) + "\n")

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the library, the tool and the tests of the CPU device with clang, as released, and runs these tests in part (tests/support/sample.h): a
-# second compiler for the same bits. test_scan is left out: it takes 20 s, and test_bits has scans. Every other C file, with the optional dependencies that are there, is compiled without writing code.
-# Warnings are errors. Where there is no clang it says so, and that is no failure.
+# Builds the library, the tool and the tests of the CPU device with clang, as released, and runs these tests; long sweeps are in part
+# (tests/support/sample.h), part 0 of 30 unless RECURVE_TEST_PART says another. So a second compiler has to give the recorded bits. test_scan is
+# left out: it takes 20 s, and test_bits has scans. Every other C file, with the optional dependencies that are there, is compiled without
+# writing code. Warnings are errors. Where there is no clang it says so, and that is no failure.
 #   scripts/check-clang.sh [JOBS]
 set -u
 cd "$(dirname "$0")/.." || exit 1

@@ -342,8 +342,9 @@ def compare_page(data):
     rows = []
     for name, r in data["rows"].items():
         before, after = (statistics.median(r[k]) for k in ("before_ms", "after_ms"))
+        ratio = statistics.median(b / a for a, b in zip(r["before_ms"], r["after_ms"]))
         spread = lambda values: f"{number(min(values))} to {number(max(values))}"
-        rows.append([code(name), len(r["before_ms"]), number(before), spread(r["before_ms"]), number(after), spread(r["after_ms"]), f"{r['ratio']:.3f}", code(r["plan"])])
+        rows.append([code(name), len(r["before_ms"]), number(before), spread(r["before_ms"]), number(after), spread(r["after_ms"]), f"{ratio:.3f}", code(r["plan"])])
     return (f"## Two builds of recurve\n\nBefore: {data['before']}. After: {data['after']}. Both run the same plan, in turns. Times are "
             "medians over rounds of the medians of calls. The ratio is the median over rounds of after / before; below 1 the later build is faster. The shapes of the rows are in `bench/compare.py`.\n\n"
             + table(["row", "rounds", "before, ms", "range", "after, ms", "range", "after / before", "plan"], rows)), [

@@ -1,5 +1,5 @@
-/* NULL for a required argument gives RCV_INVALID and a message with the name of the argument in recurve.h. The table has every function of recurve.h
- * that returns a status, and each of its pointers as required or optional; the test compares it with the header. */
+/* NULL for a required argument gives RCV_INVALID and a message with the name of the argument in its header. The table has every function of the
+ * public headers that returns a status, and each of its pointers as required or optional; the test compares it with the headers. */
 #include "public_headers.h"
 #include "recurve_bench.h"
 #include "recurve_distributed.h"
