@@ -19,7 +19,7 @@
  *             that it needs later.
  *   Overlap   An array that a call writes must not overlap another array of the call, unless its comment allows it:
  *             RCV_INVALID, with both names.
- *   Layout    Data is time-major and row-major: x is [steps, batch, input].
+ *   Layout    Data is row-major, and time-major unless a plan says otherwise: x is [steps, batch, input].
  *   fork()    A child may use its parent's CPU objects if no other thread of the parent was using them; threads are
  *             started again. GPU objects, worlds, and plans by oneDNN with several threads fail in the child.
  */
@@ -117,6 +117,9 @@ typedef struct {
     int64_t threads;                           /* default of plans; 0: one per core */
     const char
         *kernels; /* name of a set of CPU kernels. NULL: RECURVE_KERNELS of the environment, or the best one. Copied */
+    const char *cache; /* folder for wisdom and compiled GPU kernels, which later processes use again. "off": none.
+                          NULL: RECURVE_CACHE of the environment, or recurve below XDG_CACHE_HOME or ~/.cache. Copied */
+    bool replan;       /* do not read wisdom from that folder: measure, and write the choice there */
 } rcv_context_options;
 
 /* Thread-safe. `options` may be NULL: defaults. */
@@ -213,7 +216,7 @@ typedef struct {
     int64_t layers; /* 0 means 1 */
     bool bidirectional;
     bool no_bias;     /* leave out every vector stored as bias_* */
-    double dropout;   /* probability in [0, 1), between layers, in training */
+    double dropout;   /* probability in [0, 1], between layers, in training; 1: layers above the first read zeros */
     bool variational; /* dropout uses one mask for all time steps of a sequence */
     double
         zoneout; /* probability in [0, 1) that an element of a state keeps its previous value, in training; in inference
@@ -222,6 +225,10 @@ typedef struct {
                      this rank */
     const rcv_size *sizes; /* overrides sizes that the cell declares; NULL with size_count 0. Copied */
     size_t size_count;
+    bool
+        reverse; /* all layers go from the last step to the first; with lengths, from each sequence's last step. Results
+                   * are those of the network without it on sequences in the reverse order. Parameters keep their names,
+                   * without _reverse; not with bidirectional */
 } rcv_net_options;
 
 /* Thread-safe, all functions of this section. Returned pointers are valid as long as the network. */
@@ -232,7 +239,8 @@ RCV_API const rcv_net_options *rcv_net_get_options(const rcv_net *net); /* with 
 RCV_API const rcv_cell *rcv_net_cell(const rcv_net *net);
 RCV_API int64_t rcv_net_output(const rcv_net *net); /* features of y, both directions together */
 
-/* All parameters lie in one flat array, tensor after tensor, in PyTorch's order. */
+/* All parameters lie in one flat array, tensor after tensor, in PyTorch's order. With plan option separate_parameters
+ * each tensor has an address of its own. */
 typedef struct {
     const char *name; /* weight_ih_l0, bias_hh_l1_reverse, ... */
     int dims;         /* 1 to 3 */
@@ -260,6 +268,7 @@ typedef struct {
 
 RCV_API size_t rcv_net_state_count(const rcv_net *net);
 RCV_API const rcv_state *rcv_net_state(const rcv_net *net, size_t index); /* NULL past the end */
+/* reverse: of the second direction of a bidirectional network. */
 RCV_API int64_t rcv_net_state_size(const rcv_net *net, size_t index, int64_t layer, bool reverse);
 
 /* ---- 6. plans: how a network runs ----------------------------------------------------------------------------------
@@ -296,6 +305,8 @@ typedef struct rcv_plan rcv_plan;
  *   persistent(parts=N)             the same with 2 numbers (within 2^-14, mostly 2^-17), or unsplit (1)
  *   cluster                         with persistent: thread block clusters, each with the weights of a layer and a part
  *                                   of the batch, that exchange values through distributed shared memory
+ *   interpret                       maps by a kernel that was compiled ahead of time and reads a map's operations as
+ *                                   data: nothing is compiled for a cell. Not with pack, scan and persistent
  *   streams(N)                      independent steps on N CUDA streams
  *   gemm(choice=K)                  the K-th alternative algorithm that cuBLASLt proposes
  *   graph                           a pass is captured once as a CUDA graph and launched as a whole
@@ -305,27 +316,55 @@ typedef struct rcv_plan rcv_plan;
 typedef enum {
     RCV_MEASURE = 0, /* times the promising candidates; a second or two on a CPU */
     RCV_ESTIMATE,    /* uses the cost model only; runs nothing */
-    RCV_EXHAUSTIVE   /* times every candidate on the whole problem */
+    RCV_EXHAUSTIVE,  /* times every candidate on the whole problem */
+    RCV_BACKGROUND   /* returns at once with a plan that needs neither trials nor compiled kernels; a thread then does
+                      * what RCV_MEASURE does, and calls use what it finds: see rcv_plan_wait */
 } rcv_effort;
+
+/* Element types of the caller's arrays. Values are converted as they are read and written, to the nearest. Arrays of a
+ * plan's own 16-bit type are read and written without a copy. */
+typedef enum {
+    RCV_AS_PLAN = 0, /* float64 for a plan of RCV_FLOAT64, otherwise float32 */
+    RCV_AS_FLOAT32 = 1 + RCV_FLOAT32,
+    RCV_AS_FLOAT64 = 1 + RCV_FLOAT64,
+    RCV_AS_FLOAT16 = 1 + RCV_FLOAT16,
+    RCV_AS_BFLOAT16 = 1 + RCV_BFLOAT16
+} rcv_array_type;
 
 typedef struct {
     size_t size;
-    int64_t steps;
-    int64_t batch;
-    rcv_dtype dtype; /* RCV_FLOAT32, RCV_FLOAT64 or RCV_BFLOAT16; on a GPU also RCV_TFLOAT32 and RCV_FLOAT16. The
-                      * caller's data is float64 for RCV_FLOAT64, otherwise float32 */
+    int64_t steps;   /* most time steps of a call */
+    int64_t batch;   /* most sequences of a call; calls with fewer of either cost what they compute */
+    rcv_dtype dtype; /* RCV_FLOAT32, RCV_FLOAT64 or RCV_BFLOAT16; on a GPU also RCV_TFLOAT32 and RCV_FLOAT16 */
     bool training;   /* store what the backward pass needs; apply dropout and zoneout */
     bool lengths;    /* calls give sequence lengths */
     bool resets;     /* calls give a reset mask */
+    bool reserve;    /* in training: calls give the memory of what the backward pass needs; see rcv_forward */
     bool signals;    /* in training: the backward pass signals when gradients are complete; see recurve_distributed.h */
     const char *schedule;      /* a plan string to use; NULL: the planner chooses */
     rcv_effort effort;         /* of the planner */
     int64_t threads;           /* at most this many; 0: the context's number */
     size_t memory;             /* most bytes that a run may allocate; 0: no limit */
     const char *device;        /* NULL: "cpu" */
-    bool (*go_on)(void *user); /* NULL, or called before each candidate and each trial and after the last one; false
-                                  stops planning */
+    bool (*go_on)(void *user); /* NULL, or called before each candidate and each trial and after the last one, and
+                                  while kernels are compiled; false stops planning */
     void *user;                /* of go_on; may be NULL */
+    rcv_array_type data;       /* of x, y, dx and dy */
+    rcv_array_type states;     /* of initial, restart and final states and their gradients */
+    bool batch_major;          /* x, y, dx and dy are [batch, steps, features], resets [batch, steps]; states stay as
+                                  they are */
+    bool separate_parameters;  /* calls give parameters and their gradients as arrays of pointers, one a tensor, in the
+                                  order of rcv_net_parameter(); not with signals */
+    void (*replaced)(void *user); /* NULL, or with RCV_BACKGROUND called by its thread when a better plan was found. It
+                                     must not free the plan */
+    size_t search_memory; /* with RCV_BACKGROUND: most bytes that trials take at once; 0: an eighth of the memory, on a
+                             GPU of its free memory */
+    rcv_array_type parameters; /* flat or separate. What a plan cannot use as it is, is converted once when parameters
+                                  have changed, as packed weights are */
+    rcv_array_type gradients;  /* of the gradients of the parameters. They are summed in the plan's type and rounded
+                                  once; rcv_backward.accumulate adds the sum to what is there. Not with signals */
+    bool device_lengths;       /* with `lengths`: they lie in the device's memory, as x does, and are read when the call
+                                  runs. They are not checked: values outside of 1..steps count as the nearest of these */
 } rcv_plan_options;
 
 /* Thread-safe, all functions of this section. Returned pointers are valid as long as the plan. */
@@ -333,9 +372,25 @@ typedef struct {
 /* RCV_STOPPED if the callback stopped it: there is no plan then, and wisdom is unchanged. The callback runs on the
  * calling thread; it is not called where `schedule` is given or the plan comes from wisdom. */
 RCV_API rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv_plan **plan);
-RCV_API void rcv_plan_free(rcv_plan *plan);                /* NULL does nothing. Free its runs before */
-RCV_API const char *rcv_plan_string(const rcv_plan *plan); /* with it as `schedule`, the same plan is made again */
-RCV_API size_t rcv_plan_bytes(const rcv_plan *plan);       /* that a run of the plan allocates */
+RCV_API void rcv_plan_free(rcv_plan *plan);                  /* NULL does nothing. Free its runs before */
+RCV_API const char *rcv_plan_string(const rcv_plan *plan);   /* with it as `schedule`, the same plan is made again */
+RCV_API size_t rcv_plan_bytes(const rcv_plan *plan);         /* that a run of the plan allocates */
+RCV_API size_t rcv_plan_reserve_bytes(const rcv_plan *plan); /* of a reserve; 0: the plan is for inference */
+/* RCV_BACKGROUND. The first plan is returned in milliseconds: from wisdom if its kernels are compiled, else one that
+ * needs no search. Otherwise a thread times other plans, one search of a context at a time. What it finds is the plan
+ * from then on: rcv_plan_string() and the functions below describe it, and runs take it between two calls, before a
+ * forward call. A run whose calls the caller captured in a CUDA graph keeps its plan, and so does a run of a plan with
+ * option reserve, until rcv_run_update. Results of two plans differ by rounding: for the same bits at all times give a
+ * plan string, or call rcv_plan_stay.
+ * Trials use a stream and memory of their own (search_memory), pause between one another, and wait while the stream of a
+ * run of this plan is captured. The callback go_on is called by the thread, and `user` must be valid until the search
+ * has ended. rcv_plan_free stops the search and waits for it: at most for a trial, on a GPU for the kernels that are
+ * being compiled. */
+/* Waits for the end of the search. Not RCV_OK where it ended without a plan, and why; the first plan stays. RCV_INVALID
+ * while the stream of a run of the plan is captured. Returns at once for other plans. */
+RCV_API rcv_status rcv_plan_wait(const rcv_plan *plan);
+/* Ends the search: the plan that rcv_plan_string() names then is the plan for good. */
+RCV_API rcv_status rcv_plan_stay(rcv_plan *plan);
 /* The program, step by step. Free with rcv_text_free. */
 RCV_API rcv_status rcv_plan_print(const rcv_plan *plan, char **text);
 /* Notes of the device in lines, which may be none: on a GPU, where persistent kernels keep their weights. Free with
@@ -360,7 +415,15 @@ RCV_API double rcv_plan_seconds(const rcv_plan *plan);   /* that planning took *
 RCV_API bool rcv_plan_from_wisdom(const rcv_plan *plan); /* chosen from wisdom, without timing */
 
 /* Wisdom, as FFTW calls it: the choices that planners of this context made, one line per problem. A file is read
- * completely or refused. */
+ * completely or refused.
+ *
+ * What was measured is also written to the cache folder (rcv_context_options), and a context that does not know a
+ * problem looks there. A choice is used only for the same cell, sizes, types, threads, processor, driver, libraries and
+ * version of Recurve; an exhaustive search takes only what was measured exhaustively; a pinned `schedule` neither reads
+ * nor writes wisdom. Many processes may use one folder at once. A file that is damaged, or that another user may have
+ * written, is ignored and replaced. Where the folder cannot be used, planning goes on without it and the log has one
+ * line. The folder is trimmed to 512 MiB and 16384 files; the least recently used go first. RECURVE_CACHE=off in the
+ * environment turns off both wisdom and kernels on disk, RECURVE_WISDOM=off wisdom alone. */
 RCV_API rcv_status rcv_wisdom_load(rcv_context *context, const char *path);
 RCV_API rcv_status rcv_wisdom_save(const rcv_context *context, const char *path);
 RCV_API size_t rcv_wisdom_count(const rcv_context *context);
@@ -380,15 +443,25 @@ RCV_API size_t rcv_run_bytes(const rcv_run *run); /* bytes of data that it alloc
 RCV_API rcv_status rcv_run_set_stream(rcv_run *run, void *stream);
 RCV_API rcv_status rcv_run_wait(rcv_run *run); /* until everything that this run enqueued is done */
 
-/* Pointers are to elements of the plan's data type, in the device's memory, unless typed otherwise. An array over
+/* Of a plan by RCV_BACKGROUND. Calls of a run use one version of the plan: 1 is the first plan, 2 the one that the search
+ * found; of other plans it is always 1. A run takes version 2 by itself before a forward call, or in rcv_run_update.
+ * With plan option reserve only there, since the size of a reserve depends on the version; forward calls of version 1
+ * may then still precede their backward calls (rcv_forward.version). */
+RCV_API rcv_status rcv_run_update(rcv_run *run); /* takes the newest version; RCV_OK also where there is no newer one */
+RCV_API int64_t rcv_run_version(const rcv_run *run);
+/* of a reserve of the run's version; 0: the plan is for inference */
+RCV_API size_t rcv_run_reserve_bytes(const rcv_run *run);
+
+/* Pointers are to elements of the types that the plan's options say, in the device's memory. An array over
  * states has rcv_net_state_count() entries, each NULL or a state tensor; the array itself may be NULL. Inputs may
  * overlap each other. y and final overlap nothing: to carry a state from call to call, use two tensors and swap them.
- * On a GPU the arrays must stay valid until the work is done. */
+ * On a GPU the arrays begin at multiples of 16 bytes, and must stay valid until the work is done. */
 typedef struct {
     size_t size;
-    const void *parameters;     /* [rcv_net_parameter_elements()] */
+    const void *parameters;     /* [rcv_net_parameter_elements()]; NULL with plan option separate_parameters */
     const void *x;              /* [steps, batch, input] */
-    const int64_t *lengths;     /* [batch], each in 1..steps, on the host; with plan option lengths, otherwise NULL */
+    const int64_t *lengths;     /* [batch], each in 1..steps, on the host unless the plan has device_lengths; with plan
+                                   option lengths, otherwise NULL */
     const uint8_t *resets;      /* [steps, batch], nonzero: a new episode begins at this step; with plan option resets,
                                    otherwise NULL */
     const void *const *initial; /* states before the first step; NULL: zeros */
@@ -396,13 +469,26 @@ typedef struct {
     void *y;                    /* [steps, batch, output]; zero past a sequence's length */
     void *const *final;         /* states after each sequence's last step; NULL: not wanted */
     uint64_t seed;              /* of dropout and zoneout */
-    bool
-        same_parameters; /* parameters are the same as in this run's last forward call: packed weights are used again */
+    bool same_parameters;       /* parameters are those of the last forward call: packed weights are used again */
+    void *reserve;              /* with plan option reserve: rcv_plan_reserve_bytes() bytes in the device's memory, at a
+                                   multiple of 256 bytes; written, and read by the backward call of this call.
+                                   Otherwise NULL: the run has one */
+    int64_t steps;              /* of this call, at most the plan's; 0: the plan's. All arrays have these sizes */
+    int64_t batch;              /* sequences of this call, at most the plan's; 0: the plan's; RCV_EMPTY: none */
+    const void *const *tensors; /* [rcv_net_parameter_count()] parameters, none NULL; with plan option
+                                   separate_parameters, otherwise NULL */
+    int64_t version;            /* with plan option reserve: of the plan, as rcv_run_version() says it; 0: the run's. In
+                        rcv_backward.forward that of the forward call. Otherwise 0 */
+    const uint64_t *seed_at; /* in the device's memory: the seed, in place of `seed`; NULL: `seed`. It is read when the
+                                call runs, so a captured call is replayed with the seed that is there then. The backward
+                                call of this call uses what was read, whatever is there later */
 } rcv_forward;
 
-/* Gradients of a loss L, given dL/dy and dL/dfinal. The inputs of the forward call must be unchanged, its outputs need
- * not exist. What is written here overlaps neither those inputs nor dy, dfinal or each other; it may overlap y and
- * final of the forward call. */
+enum { RCV_EMPTY = -1 }; /* a batch of no sequences: y and states are empty, gradients of parameters zero */
+
+/* Gradients of a loss L, given dL/dy and dL/dfinal. Sizes are those of the forward call. The inputs of the forward call
+ * must be unchanged, its outputs need not exist. What is written here overlaps neither those inputs nor dy, dfinal or
+ * each other; it may overlap y and final of the forward call. */
 typedef struct {
     size_t size;
     const void *dy;            /* [steps, batch, output]; NULL: zeros */
@@ -410,12 +496,17 @@ typedef struct {
     void *dx;                  /* [steps, batch, input]; NULL: not wanted, here and below */
     void *const *dinitial;
     void *const *drestart;
-    void *dparameters; /* [rcv_net_parameter_elements()] */
-    bool accumulate;   /* add to dparameters instead of overwriting it */
+    void *dparameters;          /* [rcv_net_parameter_elements()]; NULL with plan option separate_parameters */
+    bool accumulate;            /* add to the gradients of the parameters instead of overwriting them */
+    const rcv_forward *forward; /* the data of its forward call. NULL: that of the run's last forward call; with plan
+                                   option reserve, of any earlier one. Its arrays are unchanged */
+    void *const *dtensors; /* [rcv_net_parameter_count()] gradients of the parameters; the array or entries may be NULL:
+                              not wanted, and not computed. With plan option separate_parameters, otherwise NULL */
 } rcv_backward;
 
 RCV_API rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data);
-/* For plans with `training`. Each backward call consumes what the forward call before it stored. */
+/* For plans with `training`. A backward call leaves what its forward call stored, and may be repeated. With plan option
+ * reserve several forward calls may precede their backward calls, in any order, each with a reserve of its own. */
 RCV_API rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data);
 
 /* ---- 8. linear recurrences without a cell ------------------------------------------------------------------------ */
@@ -429,7 +520,7 @@ typedef struct {
     int64_t steps, channels;
     int64_t batch;    /* sequences: arrays are [steps, batch, channels]; 0 means 1 */
     rcv_dtype dtype;  /* of a, b, h and their gradients: RCV_FLOAT32, RCV_FLOAT64, RCV_BFLOAT16 or RCV_FLOAT16. Initial
-                       * and final states  are float64 for RCV_FLOAT64, otherwise float32 */
+                       * and final states are float64 for RCV_FLOAT64, otherwise float32 */
     bool reverse;     /* from the last step to the first: h[t] = a[t] * h[t+1] + b[t] */
     bool lengths;     /* calls give sequence lengths */
     bool resets;      /* calls give a reset mask */
@@ -551,13 +642,81 @@ RCV_API const rcv_net *rcv_model_net(const rcv_model *model);
 RCV_API rcv_dtype rcv_model_dtype(const rcv_model *model);
 RCV_API void *rcv_model_parameters(rcv_model *model);
 
+typedef struct {
+    size_t size;
+    bool gradients;     /* compute them, too */
+    const char *device; /* NULL: "cpu". Tensors and parameters stay on the host, and are copied for the call */
+    int64_t threads;    /* at most this many; 0: the context's number */
+} rcv_model_run_options;
+
 /* Runs a model on tensors, as `recurve run` does. For a cell with states h and c:
  *   in   x; optionally lengths, resets, h, c, h.restart, c.restart; with gradients dy, optionally h.final.grad, ...
  *   out  y, h.final, c.final; with gradients dx, h.grad, c.grad, grad.<parameter>, and h.restart.grad where given
- * A state whose size differs between layers has one tensor per layer and direction: NAME.l0, NAME.l0_reverse, ... */
-RCV_API rcv_status rcv_model_run(const rcv_model *model, const rcv_tensors *in, bool gradients, rcv_tensors **out);
+ * A state whose size differs between layers has one tensor per layer and direction: NAME.l0, NAME.l0_reverse, ...
+ * `options` may be NULL: y and final states, on the CPU. */
+RCV_API rcv_status rcv_model_run(const rcv_model *model, const rcv_tensors *in, const rcv_model_run_options *options,
+                                 rcv_tensors **out);
 
-/* ---- 11. training data ------------------------------------------------------------------------------------------- */
+/* ---- 11. streams: a model or a learner, step by step ------------------------------------------------------------- */
+
+/* A batch of sequences (rows) whose time steps (frames) arrive call by call. A stream owns its plan, its run and the
+ * states of its rows, which begin at zero. T calls of one step give the bits of one call of T steps, and rows do not
+ * affect each other. It runs forwards: a bidirectional or reverse network is RCV_UNSUPPORTED. A step allocates nothing. The
+ * model or learner must outlive its streams. One thread at a time, all functions of this section with the same stream;
+ * several streams of a model or learner may run at the same time. (The streams of rcv_run_set_stream are CUDA's.) */
+typedef struct rcv_stream rcv_stream;
+
+/* What the output layer of a learner gives. */
+typedef enum {
+    RCV_OUTPUT_DEFAULT = 0,      /* classes: probabilities; values: the values; tokens: logits */
+    RCV_OUTPUT_LOGITS,           /* of classes or tokens, before the softmax, here and below */
+    RCV_OUTPUT_PROBABILITIES,    /* after the softmax */
+    RCV_OUTPUT_LOG_PROBABILITIES /* their logarithms */
+} rcv_output;
+
+typedef struct {
+    size_t size;
+    int64_t batch;      /* rows; 0 means 1 */
+    int64_t most;       /* steps of a call, at most; 0 means 1 */
+    const char *device; /* of a model; NULL: "cpu". A learner's stream runs on the learner's device: NULL */
+    rcv_dtype dtype; /* of a model's products, as in plans; 0 (RCV_FLOAT32): the type of its parameters. Of a learner:
+                         * 0, it has its own */
+    int64_t threads; /* at most this many; 0: the context's number */
+    const char *schedule; /* a plan string to use; NULL: the planner chooses */
+    rcv_effort effort;    /* of the planner, but not RCV_BACKGROUND; wisdom is used and extended as by rcv_plan_new */
+    bool on_device;       /* of a model on a GPU: frames and out lie in its memory, and calls are enqueued and return
+                           * before the work is done. Otherwise both lie on the host, and calls return when it is done */
+    void *cuda_stream;    /* with on_device: a cudaStream_t to enqueue on; NULL: the device's default stream */
+    rcv_output output;    /* of a learner */
+} rcv_stream_options;
+
+/* `options` may be NULL: one row, one step a call, on the CPU. */
+RCV_API rcv_status rcv_stream_new_model(const rcv_model *model, const rcv_stream_options *options, rcv_stream **stream);
+RCV_API void rcv_stream_free(rcv_stream *stream); /* NULL does nothing. Waits for what it enqueued */
+/* Takes `steps` frames, 1 to `most`, and moves the states on.
+ *   model    frames [steps, batch, input], out [steps, batch, output of rcv_net_output()]; elements are float64 where
+ *            the parameters are, otherwise float32
+ *   learner  frames are int64_t tokens [steps, batch], or float numbers [steps, batch, features]; out is [steps, batch,
+ *            rcv_learner_outputs()] in the learner's type (rcv_learner_dtype): at every step what the learner predicts
+ *            of the frames so far
+ * `out` may be NULL: the states move on, nothing is given back. A call that is refused changes nothing. */
+RCV_API rcv_status rcv_stream_step(rcv_stream *stream, const void *frames, int64_t steps, void *out);
+/* Sets the states of rows to zero: those with rows[row] nonzero, [batch]; `rows` may be NULL: all. */
+RCV_API rcv_status rcv_stream_reset(rcv_stream *stream, const uint8_t *rows);
+/* Elements of the states of one row: of each state of rcv_net_state() in turn, of each layer in turn, its size. */
+RCV_API int64_t rcv_stream_state_elements(const rcv_stream *stream);
+/* Copies the states of a row out or in: [rcv_stream_state_elements()] on the host, float64 where the parameters are,
+ * otherwise float32. Row -1 means all: [batch, rcv_stream_state_elements()]. States may be set in another stream of the
+ * same network and type. */
+RCV_API rcv_status rcv_stream_get_states(rcv_stream *stream, int64_t row, void *states);
+RCV_API rcv_status rcv_stream_set_states(rcv_stream *stream, int64_t row, const void *states);
+/* Makes the stream use the parameters that its model or learner has now; states stay. It is called after parameters were
+ * changed and before the next step. */
+RCV_API rcv_status rcv_stream_reload(rcv_stream *stream);
+RCV_API rcv_status rcv_stream_wait(rcv_stream *stream);            /* with on_device: until everything is done */
+RCV_API const rcv_plan *rcv_stream_plan(const rcv_stream *stream); /* for `most` steps; valid as long as the stream */
+
+/* ---- 12. training data ------------------------------------------------------------------------------------------- */
 
 typedef enum {
     RCV_LEVEL_WORD = 0, /* tokens are words between white space, and <eos> at the end of every line */
@@ -640,7 +799,7 @@ RCV_API rcv_status rcv_data_buckets(const rcv_data *data, size_t most, bool gree
 /* Tokens with padding to these lengths, divided by tokens without. */
 RCV_API rcv_status rcv_data_padding(const rcv_data *data, const int64_t *bounds, size_t count, double *ratio);
 
-/* ---- 12. settings of a training run ------------------------------------------------------------------------------ */
+/* ---- 13. settings of a training run ------------------------------------------------------------------------------ */
 
 /* Every option of a training run by name, as text. The tool's options, configuration files and checkpoints use the same
  * table. One thread at a time while settings are changed; thread-safe otherwise. */
@@ -696,7 +855,7 @@ RCV_API const char *rcv_settings_get(const rcv_settings *settings, const char *n
 /* True if it was set by name, preset or file, to whatever value. */
 RCV_API bool rcv_settings_given(const rcv_settings *settings, const char *name);
 
-/* ---- 13. learners: embedding, network and output layer ----------------------------------------------------------- */
+/* ---- 14. learners: embedding, network and output layer ----------------------------------------------------------- */
 
 /* Predicts the next token of a text, or the class or values of a sequence. Its parameters lie in its device's memory.
  * One thread at a time. */
@@ -720,6 +879,9 @@ RCV_API const rcv_vocabulary *rcv_learner_vocabulary(const rcv_learner *learner)
 RCV_API const char *rcv_learner_device(const rcv_learner *learner);
 RCV_API const char *const *rcv_learner_classes(const rcv_learner *learner, size_t *count); /* names; NULL: none */
 RCV_API int64_t rcv_learner_parameter_elements(const rcv_learner *learner);
+RCV_API rcv_dtype rcv_learner_dtype(const rcv_learner *learner);  /* of its arrays: RCV_FLOAT32 or RCV_FLOAT64 */
+RCV_API int64_t rcv_learner_features(const rcv_learner *learner); /* of a time step; 0 where inputs are tokens */
+RCV_API int64_t rcv_learner_outputs(const rcv_learner *learner);  /* tokens, classes or values */
 
 typedef struct {
     size_t size;
@@ -759,7 +921,33 @@ typedef struct {
 RCV_API rcv_status rcv_learner_generate(rcv_learner *learner, const rcv_generation *options,
                                         bool (*emit)(void *user, const char *text, size_t length), void *user);
 
-/* ---- 14. training ------------------------------------------------------------------------------------------------ */
+/* A stream of the learner (section 11), which must outlive it. `options` may be NULL. */
+RCV_API rcv_status rcv_stream_new_learner(rcv_learner *learner, const rcv_stream_options *options, rcv_stream **stream);
+
+/* Sequences to predict from. All arrays lie on the host; for a learner on a GPU they are copied. Values past a
+ * sequence's length are not read. */
+typedef struct {
+    size_t size;
+    int64_t steps, batch;   /* of the arrays: any number of sequences, of any length; batch 0 gives nothing */
+    const float *x;         /* [steps, batch, features] where inputs are numbers, otherwise NULL */
+    int64_t features;       /* of x, which must be rcv_learner_features(); 0: they are */
+    const int64_t *tokens;  /* [steps, batch] where inputs are tokens, otherwise NULL */
+    const int64_t *lengths; /* [batch], each in 1..steps; NULL: all have `steps` */
+    rcv_output output;
+    bool last;                 /* of a model of tokens: the last step of each sequence only */
+    void *out;                 /* [batch, rcv_learner_outputs()]; of a model of tokens without `last`: [steps, batch,
+                      * rcv_learner_outputs()], zero past a sequence's length. In the learner's type (rcv_learner_dtype) */
+    int64_t threads;           /* 0: the context's number */
+    bool (*go_on)(void *user); /* NULL, or called after every batch; false stops */
+    void *user;                /* of go_on; may be NULL */
+} rcv_prediction;
+
+/* For sequences without targets: probabilities of classes, values, or logits of tokens, as rcv_learner_evaluate computes
+ * them. Plans and memory are kept in the learner for later calls. RCV_STOPPED if the callback stopped it: `out` is
+ * written in part. */
+RCV_API rcv_status rcv_learner_predict(rcv_learner *learner, const rcv_prediction *data);
+
+/* ---- 15. training ------------------------------------------------------------------------------------------------ */
 
 /* A training run: a learner, its optimiser, its place in the data, its files. One thread at a time. */
 typedef struct rcv_trainer rcv_trainer;

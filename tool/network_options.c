@@ -13,7 +13,7 @@ option_group network_group(network *network, bool required) {
          .required = required},
         {"layers", OPTION_INTEGER, &network->net.layers, 1, 4096, .value = "N", .help = "layers"},
         {"no-bias", OPTION_FLAG, &network->net.no_bias, .help = "no biases"},
-        {"dropout", OPTION_REAL, &network->net.dropout, 0, 0.999, .value = "P",
+        {"dropout", OPTION_REAL, &network->net.dropout, 0, 1, .value = "P",
          .help = "dropout between layers in training"},
         {"rank", OPTION_INTEGER, &network->net.rank, 0, most, .value = "R",
          .help = "factorize weights with this rank; 0: full"},

@@ -82,7 +82,7 @@ int problem_check(const problem *problem) {
 rcv_status problem_open(problem *problem) {
     const rcv_context_options options =
         RCV_INIT(rcv_context_options, .log = problem->log, .log_user = problem->log_user, .threads = problem->threads,
-                 .kernels = problem->kernels);
+                 .kernels = problem->kernels, .replan = problem->replan);
     rcv_status status = rcv_context_new(&options, &problem->context);
     if (status == RCV_OK && problem_is_gpu(problem)) {
         status = rcv_device_describe(problem->context, problem->device, NULL);

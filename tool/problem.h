@@ -15,6 +15,7 @@ typedef struct {
     const char *device;
     const char *schedule, *kernels, *wisdom;
     double memory; /* MiB */
+    bool replan;   /* do not read wisdom from the cache on disk */
     option options[PROBLEM_OPTIONS];
     void (*log)(void *user, const char *line); /* receives log lines of the context; may be NULL */
     void *log_user;

@@ -55,9 +55,17 @@ struct rcv_context {
     void *log_user;
     int64_t threads; /* as given: 0 means one per core */
     char *kernels;   /* as given, or NULL */
+    /* cache.h: the folder on disk, or NULL; whether wisdom is read from it and written to it; the last two are guarded by rcvi_global_lock. */
+    char *cache;
+    bool reads_wisdom, writes_wisdom;
+    bool cache_failed; /* a write to it */
+    unsigned cache_writes;
     /* Set by module `plan`: its wisdom, and the function that frees it with the context. Both are guarded by rcvi_global_lock. */
     void *wisdom;
     void (*free_wisdom)(rcv_context *context, void *wisdom);
+    /* Set by module `plan`: a search runs beside the caller, in the process with this fork generation. Guarded by rcvi_global_lock. */
+    bool searching;
+    unsigned searching_generation;
 };
 
 /* A number that changes in a child of fork(). An object with threads stores it when it is made; a different number later means that the threads
@@ -76,6 +84,8 @@ int64_t rcvi_available_cores(void); /* those in the affinity mask of this proces
 /* Memory of the context's allocator. `rcvi_new` returns zeroed memory; NULL, with the message recorded, if there is
  * none or if count * size overflows. Zero bytes give a valid pointer. */
 void *rcvi_new(rcv_context *context, size_t count, size_t size);
+/* The same, not zeroed: for large memory that is written before it is read. */
+void *rcvi_allocate(rcv_context *context, size_t bytes);
 void rcvi_free(rcv_context *context, void *memory); /* NULL is harmless */
 /* Grows `*array` of `*capacity` elements to hold at least `needed`; on failure nothing changes and false is returned.
  */
@@ -151,6 +161,9 @@ typedef struct {
     size_t length;
 } rcvi_bytes;
 rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_bytes *parts, size_t count);
+/* The same with these permissions (0: as created); what has the name is replaced, also a link or a pipe. */
+rcv_status rcvi_replace_file(rcv_context *context, const char *path, unsigned mode, const rcvi_bytes *parts,
+                             size_t count);
 /* Creates the temporary file PATH.tmp-PID-N and opens it for reading and writing; returns -1 with errno set on failure. `name` receives its name and
  * has room for 64 bytes more than the path. The file is locked while it is open: the caller renames it before closing it. Temporary
  * files of this path whose process has ended are removed. */

@@ -160,9 +160,8 @@ static rcv_status write_in_place(const char *path, const rcvi_bytes *parts, size
     return good ? RCV_OK : rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(reason));
 }
 
-/* Writes a temporary file and renames it to `path`. `mode`: permissions of the new file; 0: as created. */
-static rcv_status replace_file(rcv_context *context, const char *path, mode_t mode, const rcvi_bytes *parts,
-                               size_t count) {
+rcv_status rcvi_replace_file(rcv_context *context, const char *path, unsigned mode, const rcvi_bytes *parts,
+                             size_t count) {
     size_t name_bytes = strlen(path) + 64;
     char *name = rcvi_new(context, name_bytes, 1);
     if (!name) return RCV_NO_MEMORY;
@@ -188,14 +187,14 @@ static rcv_status replace_file(rcv_context *context, const char *path, mode_t mo
 rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_bytes *parts, size_t count) {
     if (path[0] == '\0') return rcvi_fail(RCV_IO, "cannot write to an empty path");
     struct stat info;
-    if (stat(path, &info) != 0) return replace_file(context, path, 0, parts, count);
+    if (stat(path, &info) != 0) return rcvi_replace_file(context, path, 0, parts, count);
     if (S_ISDIR(info.st_mode)) return rcvi_fail(RCV_IO, "cannot write %s: it is a directory, not a file", path);
     if (access(path, W_OK) != 0) return rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return write_in_place(path, parts, count);
     /* The target of a symbolic link is replaced, not the link. */
     char *target = realpath(path, NULL);
     if (!target) return rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
-    rcv_status status = replace_file(context, target, info.st_mode & 0777, parts, count);
+    rcv_status status = rcvi_replace_file(context, target, info.st_mode & 0777, parts, count);
     free(target);
     return status;
 }

@@ -4,7 +4,7 @@
 #else
 #define _DEFAULT_SOURCE
 #endif
-#include "base/base.h"
+#include "base/cache.h"
 
 #if defined(__linux__)
 #include <sched.h>
@@ -61,11 +61,20 @@ static rcv_status check_options(const rcv_context_options *options) {
     return RCV_OK;
 }
 
+/* RECURVE_ONLY is for measurements: times are meaningless for other calls. */
+static bool caches_wisdom(void) {
+    const char *wisdom = getenv("RECURVE_WISDOM");
+    return !(wisdom && !strcmp(wisdom, "off")) && !getenv("RECURVE_ONLY");
+}
+
 /* Copies the options other than the allocator. */
 static rcv_status copy_options(rcv_context *context, const rcv_context_options *options) {
     context->log = options->log;
     context->log_user = options->log_user;
     context->threads = options->threads;
+    RCVI_TRY(rcvi_cache_folder(context, options->cache, &context->cache));
+    context->writes_wisdom = context->cache && caches_wisdom();
+    context->reads_wisdom = context->writes_wisdom && !options->replan;
     if (!options->kernels) return RCV_OK;
     context->kernels = rcvi_copy_text(context, options->kernels, strlen(options->kernels));
     return context->kernels ? RCV_OK : RCV_NO_MEMORY;
@@ -83,6 +92,7 @@ rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **con
     memset(made, 0, sizeof *made);
     made->allocator = allocator;
     if (copy_options(made, options) != RCV_OK) {
+        rcvi_free(made, made->cache);
         allocator.release(allocator.user, made);
         return rcvi_fail(RCV_NO_MEMORY, "no memory for a context");
     }
@@ -94,6 +104,7 @@ void rcv_context_free(rcv_context *context) {
     if (!context) return;
     if (context->wisdom) context->free_wisdom(context, context->wisdom);
     rcvi_free(context, context->kernels);
+    rcvi_free(context, context->cache);
     rcv_allocator allocator = context->allocator;
     allocator.release(allocator.user, context);
 }
@@ -102,19 +113,20 @@ int64_t rcv_context_threads(const rcv_context *context) { return context->thread
 
 void rcv_text_free(rcv_context *context, char *text) { rcvi_free(context, text); }
 
+void *rcvi_allocate(rcv_context *context, size_t bytes) {
+    void *memory = context->allocator.allocate(context->allocator.user, bytes ? bytes : 1);
+    if (!memory) rcvi_no_memory(bytes);
+    return memory;
+}
+
 void *rcvi_new(rcv_context *context, size_t count, size_t size) {
     if (size != 0 && count > SIZE_MAX / size) {
         rcvi_fail(RCV_NO_MEMORY, "no memory for %zu elements of %zu bytes", count, size);
         return NULL;
     }
     size_t bytes = count * size;
-    if (bytes == 0) bytes = 1;
-    void *memory = context->allocator.allocate(context->allocator.user, bytes);
-    if (!memory) {
-        rcvi_no_memory(bytes);
-        return NULL;
-    }
-    return memset(memory, 0, bytes);
+    void *memory = rcvi_allocate(context, bytes);
+    return memory ? memset(memory, 0, bytes) : NULL;
 }
 
 void rcvi_free(rcv_context *context, void *memory) {

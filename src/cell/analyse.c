@@ -1,21 +1,21 @@
 /* Finds the recurrences over time and classifies them. A value depends on its operands; a state's value depends on its next value (of the
- * previous step). Each strongly connected component of this relation with a cycle is a recurrent stage. All other values are maps;
- * the maps between two levels of recurrences are one stage. */
+ * previous step). Each strongly connected component of this relation with a cycle is a recurrent stage. All other values are constants or
+ * maps: the constants are one stage, and so are the maps between two levels of recurrences. */
 #include "cell/cell.h"
 
 #include <string.h>
 
-const char *const rcvi_class_names[] = {"map", "scan", "diagonal", "dense"};
+const char *const rcvi_class_names[] = {"constant", "map", "scan", "diagonal", "dense"};
 
 typedef struct {
     rcv_context *context;
     const rcvi_graph *graph;
     size_t count;
-    bool *live;
+    bool *live, *is_constant;
     int *component; /* [values], RCVI_NONE until known; numbered in topological order */
     int components;
-    bool *recurrent; /* [components] */
-    int *depth;      /* [components]: number of recurrent stages on the longest path to it */
+    bool *recurrent, *constant; /* [components] */
+    int *depth;                 /* [components]: number of recurrent stages on the longest path to it */
 } analysis_work;
 
 static bool is_analysed(const analysis_work *w, int v) {
@@ -104,10 +104,12 @@ static bool find_components(analysis_work *w) {
     return ok;
 }
 
-/* A component is recurrent if it contains an edge: between two values, or of a state that does not change (h' = h). */
+/* A component is recurrent if it contains an edge: between two values, or of a state that does not change (h' = h). A constant is a
+ * component of its own. */
 static void find_recurrences(analysis_work *w) {
     for (size_t v = 0; v < w->count; v++) {
         if (w->component[v] == RCVI_NONE) continue;
+        w->constant[w->component[v]] = w->is_constant[v];
         for (int i = 0, on; get_dependence(w, (int)v, i, &on); i++) {
             if (on != RCVI_NONE && w->component[on] == w->component[v]) w->recurrent[w->component[v]] = true;
         }
@@ -175,7 +177,7 @@ static void classify(const rcvi_graph *graph, rcvi_analysis *analysis) {
         int s = analysis->stage_of[v];
         if (s == RCVI_NONE) continue;
         rcvi_stage *stage = &analysis->stages[s];
-        if (stage->class == RCVI_MAP) continue;
+        if (stage->class < RCVI_SCAN) continue;
         const rcvi_value *value = &graph->values[v];
         bool left = inside(analysis, value->arguments[0], s), right = inside(analysis, value->arguments[1], s);
         rcvi_class class = mixes_features(value->operation) ? RCVI_DENSE
@@ -188,26 +190,32 @@ static void classify(const rcvi_graph *graph, rcvi_analysis *analysis) {
     }
 }
 
-/* For each depth: one stage with all maps of that depth, then its recurrences in order. */
+/* One stage for the components of this depth that are constants, or else maps, if there are any. */
+static void add_stage(const analysis_work *w, rcvi_analysis *analysis, int depth, rcvi_class class, int *stage_of) {
+    int stage = RCVI_NONE;
+    for (int c = 0; c < w->components; c++) {
+        if (w->depth[c] != depth || w->recurrent[c] || w->constant[c] != (class == RCVI_CONSTANT)) continue;
+        if (stage == RCVI_NONE) {
+            stage = (int)analysis->stage_count++;
+            analysis->stages[stage] = (rcvi_stage){class, RCVI_NONE};
+        }
+        stage_of[c] = stage;
+    }
+}
+
+/* The constants, then for each depth: one stage with all maps of that depth, then its recurrences in order. */
 static bool make_stages(analysis_work *w, rcvi_analysis *analysis) {
-    int depths = 0;
+    int depths = 1; /* constants have depth 0 */
     for (int c = 0; c < w->components; c++) depths = w->depth[c] + 1 > depths ? w->depth[c] + 1 : depths;
     int *stage_of_component = rcvi_new(w->context, (size_t)w->components, sizeof(int));
-    analysis->stages = rcvi_new(w->context, (size_t)w->components + (size_t)depths, sizeof *analysis->stages);
+    analysis->stages = rcvi_new(w->context, (size_t)w->components + (size_t)depths + 1, sizeof *analysis->stages);
     if (!stage_of_component || !analysis->stages) {
         rcvi_free(w->context, stage_of_component);
         return false;
     }
+    add_stage(w, analysis, 0, RCVI_CONSTANT, stage_of_component);
     for (int depth = 0; depth < depths; depth++) {
-        int map = RCVI_NONE;
-        for (int c = 0; c < w->components; c++) {
-            if (w->depth[c] != depth || w->recurrent[c]) continue;
-            if (map == RCVI_NONE) {
-                map = (int)analysis->stage_count++;
-                analysis->stages[map] = (rcvi_stage){RCVI_MAP, RCVI_NONE};
-            }
-            stage_of_component[c] = map;
-        }
+        add_stage(w, analysis, depth, RCVI_MAP, stage_of_component);
         for (int c = 0; c < w->components; c++) {
             if (w->depth[c] != depth || !w->recurrent[c]) continue;
             stage_of_component[c] = (int)analysis->stage_count;
@@ -222,14 +230,16 @@ static bool make_stages(analysis_work *w, rcvi_analysis *analysis) {
 }
 
 static bool analyse(analysis_work *w, rcvi_analysis *analysis) {
-    if (!w->live || !w->component || !analysis->stage_of) return false;
+    if (!w->live || !w->is_constant || !w->component || !analysis->stage_of) return false;
     for (size_t v = 0; v < w->count; v++) w->component[v] = RCVI_NONE;
     rcvi_graph_find_live(w->graph, w->live);
+    rcvi_find_constants(w->graph, w->is_constant);
     if (!find_components(w)) return false;
     w->recurrent = rcvi_new(w->context, (size_t)w->components, sizeof *w->recurrent);
+    w->constant = rcvi_new(w->context, (size_t)w->components, sizeof *w->constant);
     w->depth = rcvi_new(w->context, (size_t)w->components, sizeof *w->depth);
     int *sorted = sort_by_component(w);
-    bool ok = w->recurrent && w->depth && sorted;
+    bool ok = w->recurrent && w->constant && w->depth && sorted;
     if (ok) {
         find_recurrences(w);
         find_depths(w, sorted);
@@ -243,11 +253,14 @@ rcv_status rcvi_analyse(rcv_context *context, const rcvi_graph *graph, rcvi_anal
     *analysis = (rcvi_analysis){.stage_of = rcvi_new(context, graph->value_count, sizeof(int))};
     analysis_work w = {.context = context, .graph = graph, .count = graph->value_count};
     w.live = rcvi_new(context, w.count, sizeof *w.live);
+    w.is_constant = rcvi_new(context, w.count, sizeof *w.is_constant);
     w.component = rcvi_new(context, w.count, sizeof *w.component);
     bool ok = analyse(&w, analysis);
     rcvi_free(context, w.live);
+    rcvi_free(context, w.is_constant);
     rcvi_free(context, w.component);
     rcvi_free(context, w.recurrent);
+    rcvi_free(context, w.constant);
     rcvi_free(context, w.depth);
     if (ok) {
         classify(graph, analysis);
@@ -265,8 +278,9 @@ void rcvi_analysis_free(rcv_context *context, rcvi_analysis *analysis) {
 
 void rcvi_stage_reason(const rcvi_graph *graph, const rcvi_analysis *analysis, size_t stage, rcvi_text *out) {
     const rcvi_stage *s = &analysis->stages[stage];
-    if (s->class == RCVI_MAP) {
-        rcvi_text_add(out, "nothing here depends on itself over time");
+    if (s->class < RCVI_SCAN) {
+        rcvi_text_add(out, s->class == RCVI_MAP ? "nothing here depends on itself over time"
+                                                : "depends on the parameters alone: the same at every step");
         return;
     }
     if (s->cause != RCVI_NONE) {

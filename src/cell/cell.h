@@ -20,7 +20,7 @@ rcv_status rcvi_check(const rcvi_ast *ast, rcvi_graph *graph);
  * recomputes instead of loading them. */
 rcv_status rcvi_differentiate(const rcvi_graph *forward, rcvi_graph *adjoint, bool *recomputed);
 
-typedef enum { RCVI_MAP, RCVI_SCAN, RCVI_DIAGONAL, RCVI_DENSE } rcvi_class;
+typedef enum { RCVI_CONSTANT, RCVI_MAP, RCVI_SCAN, RCVI_DIAGONAL, RCVI_DENSE } rcvi_class;
 extern const char *const rcvi_class_names[];
 
 typedef struct {
@@ -39,6 +39,14 @@ rcv_status rcvi_analyse(rcv_context *context, const rcvi_graph *graph, rcvi_anal
 void rcvi_analysis_free(rcv_context *context, rcvi_analysis *analysis);
 /* Appends one sentence: why this stage has its class. */
 void rcvi_stage_reason(const rcvi_graph *graph, const rcvi_analysis *analysis, size_t stage, rcvi_text *out);
+
+/* Finds the values that depend on the parameters alone. is_constant: [value_count]; vectors and numbers are not among them. */
+void rcvi_find_constants(const rcvi_graph *graph, bool *is_constant);
+/* Splits a graph with constants that its step reads; else leaves both results empty. `constants` has the graph's parameters, and these
+ * constants as outputs. In `step` they are learned vectors, in the same order, whose parameters follow those of the graph; the inputs,
+ * states and outputs are the graph's. The last operation of a constant that is a next state or an output stays in the step. The caller
+ * initialises both. */
+rcv_status rcvi_split_constants(const rcvi_graph *graph, rcvi_graph *constants, rcvi_graph *step);
 
 /* Binds a graph to numeric sizes (`sizes`: [size_count]). A shortcut becomes the identity or a matrix; biases are removed if `no_bias`; each matrix
  * becomes a product of two of rank `rank` (0: none). Unused parameters are not in `bound`. */

@@ -10,7 +10,7 @@ typedef struct {
     const rcv_cell *cell;
     rcvi_pool pool; /* owns the strings of the adjoint */
     rcvi_graph adjoint;
-    bool *recomputed; /* [values] */
+    bool *recomputed, *is_constant; /* [values] */
     bool failed;
 } description;
 
@@ -173,11 +173,11 @@ static json_t *stored_values(description *d) {
     for (size_t i = 0; i < d->adjoint.input_count; i++) {
         const rcvi_graph_input *input = &d->adjoint.inputs[i];
         if (input->source == RCVI_NONE) continue;
-        append(d, rcvi_graph_is_available(&d->cell->graph, input->source) ? available : saved,
-               json_string(input->name));
+        bool is_kept = d->is_constant[input->source] || rcvi_graph_is_available(&d->cell->graph, input->source);
+        append(d, is_kept ? available : saved, json_string(input->name));
     }
     for (size_t v = 0; v < d->cell->graph.value_count; v++) {
-        if (d->recomputed[v]) append(d, again, value_text(d, &d->cell->graph, (int)v));
+        if (d->recomputed[v] && !d->is_constant[v]) append(d, again, value_text(d, &d->cell->graph, (int)v));
     }
     set(d, object, "available", available);
     set(d, object, "saved", saved);
@@ -276,8 +276,11 @@ rcv_status rcv_cell_describe(const rcv_cell *cell, unsigned flags, char **text) 
     rcvi_pool_init(&d.pool, cell->context);
     rcvi_graph_init(&d.adjoint, &d.pool);
     d.recomputed = rcvi_new(cell->context, cell->graph.value_count, sizeof *d.recomputed);
-    rcv_status status = d.recomputed ? rcvi_differentiate(&cell->graph, &d.adjoint, d.recomputed) : RCV_NO_MEMORY;
+    d.is_constant = rcvi_new(cell->context, cell->graph.value_count, sizeof *d.is_constant);
+    rcv_status status =
+        d.recomputed && d.is_constant ? rcvi_differentiate(&cell->graph, &d.adjoint, d.recomputed) : RCV_NO_MEMORY;
     if (!status) {
+        rcvi_find_constants(&cell->graph, d.is_constant);
         json_t *object = build_description(&d, flags & RCV_DESCRIBE_BACKWARD);
         if (d.failed) {
             status = rcvi_no_memory(0);
@@ -292,6 +295,7 @@ rcv_status rcv_cell_describe(const rcv_cell *cell, unsigned flags, char **text) 
         json_decref(object);
     }
     rcvi_free(cell->context, d.recomputed);
+    rcvi_free(cell->context, d.is_constant);
     rcvi_graph_free(&d.adjoint);
     rcvi_pool_free(&d.pool);
     return status;

@@ -101,6 +101,7 @@ static void assign_values(const work *w, rcvi_distribution *d) {
 static bool find_classes(rcv_context *context, const rcvi_graph *graph, rcvi_distribution *d) {
     rcvi_analysis analysis;
     if (rcvi_analyse(context, graph, &analysis) != RCV_OK) return false;
+    for (int part = 0; part < d->count; part++) d->classes[part] = RCVI_MAP;
     for (size_t s = 0; s < graph->state_count; s++) {
         int stage = analysis.stage_of[graph->states[s].value];
         rcvi_class class = stage == RCVI_NONE ? RCVI_MAP : analysis.stages[stage].class;

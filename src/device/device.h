@@ -3,22 +3,26 @@
 #define RCVI_DEVICE_H
 
 #include "base/random.h"
-#include "program/program.h"
+#include "program/sizes.h"
 #include "recurve_bench.h"
 
 /* The arguments of one call of a program. */
 typedef struct {
+    const rcvi_program *program;    /* the engine's program, at the sizes of the call */
     void *const *buffers;           /* [buffer_count]; NULL for data that the caller left out */
+    void *kept;                     /* [kept_bytes] the device's part of the reserve */
     const bool *restart_is_initial; /* [state_count] */
     bool overwrite;                 /* the gradients of the parameters, instead of adding to them */
+    bool only_prepares;             /* only steps that run when parameters have changed */
     bool same_parameters;           /* they have not changed since the run's last call */
     uint64_t seed;                  /* of dropout and zoneout */
     const uint64_t *seed_at;        /* in the device's memory: replaces `seed`; NULL: `seed` holds */
     rcvi_shard shard;       /* the part of a larger batch that this one is: masks are those of the larger batch */
     uint64_t *signals;      /* [layers] in the host's memory; communicate steps set them to *signal; NULL: none */
     const uint64_t *signal; /* in the device's memory */
-    void *stream;           /* on which a GPU's work is enqueued */
-    rcv_event *events;      /* [event_capacity] where steps are recorded with their times; NULL: they are not */
+    bool captures_at_once; /* on a GPU: a pass of a plan with graphs is captured in its first call, not in its second */
+    void *stream;          /* on which a GPU's work is enqueued */
+    rcv_event *events;     /* [event_capacity] where steps are recorded with their times; NULL: they are not */
     size_t event_capacity;
     size_t *event_count;
 } rcvi_binding;
@@ -30,17 +34,34 @@ typedef struct {
     const char *name;
     /* Writes facts for schedules, for plans of this type with at most `threads` threads. `ordinal` numbers devices of one kind. */
     rcv_status (*describe)(rcv_context *context, int ordinal, rcv_dtype dtype, int64_t threads, rcvi_machine *machine);
+    /* Adds to `machine` what is slow to find, since libraries are opened: vendor, no_vendor, no_compiler and libraries. A search for a plan
+     * needs them; a plan that is given does without, unless it is the vendor's. NULL: `describe` wrote them. */
+    void (*describe_libraries)(int ordinal, rcvi_machine *machine);
     /* Appends a description for users. */
     rcv_status (*print_info)(rcv_context *context, int ordinal, rcvi_text *text);
     /* Prepares a verified program, except for what `load` does. The program outlives the engine. */
     rcv_status (*prepare)(const rcvi_program *program, rcvi_engine **engine);
+    /* Prepares for calls of other sizes than the program's own. NULL: nothing is to be done. `sizing` outlives the engine. */
+    rcv_status (*serve_sizes)(rcvi_engine *engine, const rcvi_sizing *sizing);
     /* Does the slow part of preparing, such as compiling kernels; once, before the first `open`. NULL: there is none. */
     rcv_status (*load)(rcvi_engine *engine);
+    /* Compiles ahead what `load` of these engines will need, all of it in parallel. What fails is left to `load`. False: go_on, which may be
+     * NULL, said no. The function is NULL where it would not pay. */
+    bool (*compile)(rcvi_engine *const *engines, size_t count, bool (*go_on)(void *user), void *user);
+    /* Will `load` compile nothing? NULL: it never does. */
+    bool (*is_compiled)(const rcvi_engine *engine);
+    /* Prepares the calling thread for a search beside the caller's threads: its calls do not interfere with streams that those capture, and it
+     * has a lower priority. NULL: there is nothing to do. */
+    void (*begin_search)(void);
+    /* Is the stream being captured? Any thread may ask. NULL on devices without streams. */
+    bool (*is_captured)(void *stream);
     void (*release)(rcvi_engine *engine);
     /* Appends lines for users that say how the program will run; NULL: there is nothing to say. */
     void (*explain)(const rcvi_engine *engine, rcvi_text *text);
     size_t (*scratch_bytes)(const rcvi_engine *engine); /* that a run needs beside the arena */
-    size_t (*extra_bytes)(const rcvi_engine *engine);   /* that `open` allocates itself */
+    /* Bytes that a forward pass leaves for its backward pass beside the program's reserve; NULL: none. */
+    size_t (*kept_bytes)(const rcvi_engine *engine);
+    size_t (*extra_bytes)(const rcvi_engine *engine); /* that `open` allocates itself */
     rcv_status (*open)(const rcvi_engine *engine, rcvi_worker **worker);
     void (*close)(rcvi_worker *worker);
     /* Runs steps first .. end - 1, or enqueues them. `scratch` is aligned as the arena is. Allocates nothing. On the CPU it cannot fail,
@@ -51,7 +72,7 @@ typedef struct {
     rcv_status (*reset_scratch)(rcvi_worker *worker, void *scratch, void *stream);
     /* Sends the lengths, which forward calls otherwise send from the host's memory: a call that is captured on the stream and replayed
      * reads them from where this put them. NULL where calls cannot be captured. */
-    rcv_status (*send_lengths)(rcvi_worker *worker, const rcvi_binding *binding, void *scratch);
+    rcv_status (*send_lengths)(rcvi_worker *worker, const rcvi_binding *binding);
     /* Returns the device's event right before the first time loop of the pass enqueued last, or with `last` before its last time loop: work that waits
      * for this event runs concurrently with that loop. The event is valid until the next pass; NULL: there is none. The
      * function is NULL on devices without events. */
@@ -92,6 +113,12 @@ typedef struct rcvi_memory {
     void (*release)(int ordinal, void *memory);
     rcv_status (*write)(int ordinal, void *to, const void *from, size_t bytes); /* from the host */
     rcv_status (*read)(int ordinal, void *to, const void *from, size_t bytes);  /* to the host */
+    rcv_status (*clear)(int ordinal, void *to, size_t bytes, void *stream);     /* enqueues it */
+    /* A stream that no other stream waits for, for work of low priority; a copy on it, done when the call returns. */
+    rcv_status (*new_stream)(int ordinal, void **stream);
+    void (*free_stream)(int ordinal, void *stream);
+    rcv_status (*write_on)(int ordinal, void *to, const void *from, size_t bytes, void *stream);
+    size_t (*count_free)(int ordinal); /* bytes */
 } rcvi_memory;
 
 /* Asynchronous copies between the device's memory and a pinned staging buffer in the host's memory. They run on a stream of their own,

@@ -22,7 +22,7 @@ rcv_status rcvi_model_new_zeros(const rcv_net *net, rcv_dtype dtype, rcv_net *ow
 /* ---- the network in a file's metadata ---- */
 
 /* {"input":3,"hidden":4,"layers":1,"bidirectional":false,"no_bias":false,"dropout":0.0,"rank":0,"sizes":{}}, and
- * "variational":true,"zoneout":0.1 if they are set */
+ * "variational":true,"zoneout":0.1,"reverse":true if they are set */
 rcv_status rcvi_network_to_json(const rcv_net *net, char **text); /* free with rcvi_free */
 /* Sets recurve.format, recurve.cell and recurve.network. */
 rcv_status rcvi_network_to_tensors(const rcv_net *net, rcv_tensors *tensors);

@@ -23,6 +23,7 @@ rcv_status rcvi_network_to_json(const rcv_net *net, char **text) {
                           "bidirectional", (int)options->bidirectional, "no_bias", (int)options->no_bias, "dropout",
                           options->dropout, "rank", (json_int_t)options->rank, "sizes", sizes);
     if (object && options->variational) good = json_object_set_new(object, "variational", json_true()) == 0;
+    if (object && options->reverse) good = json_object_set_new(object, "reverse", json_true()) == 0 && good;
     if (object && options->zoneout > 0)
         good = json_object_set_new(object, "zoneout", json_real(options->zoneout)) == 0 && good;
     rcv_status status = rcvi_json_print(rcvi_net_context(net), good ? object : NULL, JSON_COMPACT, text);
@@ -57,6 +58,7 @@ static const option_key keys[] = {
     {"no_bias", BOOLEAN, "true or false", false},    {"dropout", NUMBER, "a number", false},
     {"variational", BOOLEAN, "true or false", true}, {"zoneout", NUMBER, "a number", true},
     {"rank", INTEGER, "an integer", false},          {"sizes", OBJECT, "an object of integers", false},
+    {"reverse", BOOLEAN, "true or false", true},
 };
 
 static bool has_kind(const json_t *value, int kind) {
@@ -101,14 +103,14 @@ static rcv_status make_net(rcv_context *context, const rcv_cell *cell, json_t *o
     json_t *sizes = json_object_get(object, "sizes");
     rcv_size *list = rcvi_new(context, json_object_size(sizes), sizeof *list);
     if (!list) return RCV_NO_MEMORY;
-    rcv_net_options options = RCV_INIT(rcv_net_options, .input = integer(object, "input"),
-                                       .hidden = integer(object, "hidden"), .layers = integer(object, "layers"),
-                                       .bidirectional = json_is_true(json_object_get(object, "bidirectional")),
-                                       .no_bias = json_is_true(json_object_get(object, "no_bias")),
-                                       .dropout = json_number_value(json_object_get(object, "dropout")),
-                                       .variational = json_is_true(json_object_get(object, "variational")),
-                                       .zoneout = json_number_value(json_object_get(object, "zoneout")),
-                                       .rank = integer(object, "rank"), .sizes = list);
+    rcv_net_options options = RCV_INIT(
+        rcv_net_options, .input = integer(object, "input"), .hidden = integer(object, "hidden"),
+        .layers = integer(object, "layers"), .bidirectional = json_is_true(json_object_get(object, "bidirectional")),
+        .no_bias = json_is_true(json_object_get(object, "no_bias")),
+        .dropout = json_number_value(json_object_get(object, "dropout")),
+        .variational = json_is_true(json_object_get(object, "variational")),
+        .zoneout = json_number_value(json_object_get(object, "zoneout")), .rank = integer(object, "rank"),
+        .sizes = list, .reverse = json_is_true(json_object_get(object, "reverse")));
     const char *key;
     json_t *value;
     json_object_foreach(sizes, key, value) list[options.size_count++] = (rcv_size){key, json_integer_value(value)};

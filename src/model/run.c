@@ -3,6 +3,7 @@
  * A state that has the same size in all layers is one tensor NAME [layers * directions, batch, size]. A state whose size differs by layer is one
  * tensor per layer and direction: NAME.l0, NAME.l0_reverse, ... [batch, size]. For each state tensor T, the inputs are T, T.restart and
  * T.final.grad; the outputs are T.final, T.grad and T.restart.grad. */
+#include "model/device_copies.h"
 #include "model/model.h"
 #include "model/tensors.h"
 #include "net/net.h"
@@ -19,6 +20,7 @@ typedef struct {
     rcv_net
         *owned_net; /* for gradients of a network with dropout or zoneout: the network without randomness; else NULL */
     const rcv_tensors *in;
+    const rcv_model_run_options *options;
     bool gradients;
     int64_t steps, batch;
     size_t states;
@@ -28,6 +30,8 @@ typedef struct {
     int64_t *lengths;                                                     /* [batch] */
     uint8_t *resets;                                                      /* [steps, batch] */
     void **initial, **restart, **final, **dfinal, **dinitial, **drestart; /* [states], each a state tensor or NULL */
+    rcvi_device_copies copies;                                            /* of these on the device */
+    void **there; /* [6, states] copies of the state tensors, in the order above */
 } job;
 
 typedef struct {
@@ -290,7 +294,8 @@ static rcv_status make_state_lists(job *work) {
         *lists[i] = rcvi_new(work->context, work->states, sizeof **lists[i]);
         if (!*lists[i]) return RCV_NO_MEMORY;
     }
-    return RCV_OK;
+    work->there = rcvi_new(work->context, sizeof lists / sizeof *lists * work->states, sizeof *work->there);
+    return work->there ? RCV_OK : RCV_NO_MEMORY;
 }
 
 static rcv_status make_outputs(job *work) {
@@ -312,26 +317,81 @@ static rcv_status make_outputs(job *work) {
     return status;
 }
 
+static size_t bytes_of(const job *work, int64_t elements) {
+    return (size_t)elements * rcv_dtype_bytes(work->model->dtype);
+}
+
+/* The tensors of every state on the device, list `index` of `there`. */
+static rcv_status place_states(job *work, int index, void **host, bool is_result, void ***there) {
+    *there = work->there + (size_t)index * work->states;
+    for (size_t state = 0; state < work->states; state++) {
+        size_t bytes = bytes_of(work, rcv_net_state(work->net, state)->total * work->batch);
+        void **to = &(*there)[state];
+        const void *input = NULL;
+        if (is_result) {
+            RCVI_TRY(rcvi_device_copies_result(&work->copies, host[state], bytes, to));
+        } else {
+            RCVI_TRY(rcvi_device_copies_send(&work->copies, host[state], bytes, &input));
+            memcpy(to, &input, sizeof input);
+        }
+    }
+    return RCV_OK;
+}
+
+static rcv_status run_forward(job *work) {
+    const rcv_net *net = work->net;
+    int64_t rows = work->steps * work->batch;
+    void **initial, **restart, **final, *y;
+    const void *parameters, *x, *resets;
+    RCVI_TRY(rcvi_device_copies_send(&work->copies, work->model->parameters,
+                                     bytes_of(work, rcv_net_parameter_elements(net)), &parameters));
+    RCVI_TRY(
+        rcvi_device_copies_send(&work->copies, work->x, bytes_of(work, rows * rcv_net_get_options(net)->input), &x));
+    RCVI_TRY(rcvi_device_copies_send(&work->copies, work->resets, (size_t)rows, &resets));
+    RCVI_TRY(place_states(work, 0, work->initial, false, &initial));
+    RCVI_TRY(place_states(work, 1, work->restart, false, &restart));
+    RCVI_TRY(place_states(work, 2, work->final, true, &final));
+    RCVI_TRY(rcvi_device_copies_result(&work->copies, work->y, bytes_of(work, rows * rcv_net_output(net)), &y));
+    const rcv_forward forward =
+        RCV_INIT(rcv_forward, .parameters = parameters, .x = x, .lengths = work->lengths, .resets = resets,
+                 .initial = (const void *const *)initial, .restart = work->resets ? (const void *const *)restart : NULL,
+                 .y = y, .final = final);
+    return rcv_run_forward(work->run, &forward);
+}
+
+static rcv_status run_backward(job *work) {
+    const rcv_net *net = work->net;
+    int64_t rows = work->steps * work->batch;
+    void **dfinal, **dinitial, **drestart, *dx, *dparameters;
+    const void *dy;
+    RCVI_TRY(rcvi_device_copies_send(&work->copies, work->dy, bytes_of(work, rows * rcv_net_output(net)), &dy));
+    RCVI_TRY(place_states(work, 3, work->dfinal, false, &dfinal));
+    RCVI_TRY(place_states(work, 4, work->dinitial, true, &dinitial));
+    RCVI_TRY(place_states(work, 5, work->drestart, true, &drestart));
+    RCVI_TRY(rcvi_device_copies_result(&work->copies, work->dx, bytes_of(work, rows * rcv_net_get_options(net)->input),
+                                       &dx));
+    RCVI_TRY(rcvi_device_copies_result(&work->copies, work->dparameters,
+                                       bytes_of(work, rcv_net_parameter_elements(net)), &dparameters));
+    const rcv_backward backward =
+        RCV_INIT(rcv_backward, .dy = dy, .dfinal = (const void *const *)dfinal, .dx = dx, .dinitial = dinitial,
+                 .drestart = work->resets ? drestart : NULL, .dparameters = dparameters);
+    return rcv_run_backward(work->run, &backward);
+}
+
 static rcv_status compute(job *work) {
     rcv_plan_options options =
         RCV_INIT(rcv_plan_options,
                  .effort = RCV_ESTIMATE, /* not measured: the plan, and so every bit of the result, is reproducible */
                  .steps = work->steps, .batch = work->batch, .dtype = work->model->dtype, .training = work->gradients,
-                 .lengths = work->lengths != NULL, .resets = work->resets != NULL);
-    rcv_status status = rcv_plan_new(work->net, &options, &work->plan);
-    if (status == RCV_OK) status = rcv_run_new(work->plan, &work->run);
-    if (status == RCV_OK) status = make_outputs(work);
-    if (status != RCV_OK) return status;
-    rcv_forward forward = RCV_INIT(
-        rcv_forward, .parameters = work->model->parameters, .x = work->x, .lengths = work->lengths,
-        .resets = work->resets, .initial = (const void *const *)work->initial,
-        .restart = work->resets ? (const void *const *)work->restart : NULL, .y = work->y, .final = work->final);
-    status = rcv_run_forward(work->run, &forward);
-    if (status != RCV_OK || !work->gradients) return status;
-    rcv_backward backward = RCV_INIT(
-        rcv_backward, .dy = work->dy, .dfinal = (const void *const *)work->dfinal, .dx = work->dx,
-        .dinitial = work->dinitial, .drestart = work->resets ? work->drestart : NULL, .dparameters = work->dparameters);
-    return rcv_run_backward(work->run, &backward);
+                 .lengths = work->lengths != NULL, .resets = work->resets != NULL, .device = work->options->device,
+                 .threads = work->options->threads);
+    RCVI_TRY(rcv_plan_new(work->net, &options, &work->plan));
+    RCVI_TRY(rcv_run_new(work->plan, &work->run));
+    RCVI_TRY(make_outputs(work));
+    RCVI_TRY(run_forward(work));
+    if (work->gradients) RCVI_TRY(run_backward(work));
+    RCVI_TRY(rcv_run_wait(work->run));
+    return rcvi_device_copies_fetch(&work->copies);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -398,6 +458,8 @@ static void free_job(job *work) {
         rcvi_free(work->context, lists[i]);
     }
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) rcvi_free(work->context, blocks[i]);
+    rcvi_device_copies_close(&work->copies);
+    rcvi_free(work->context, work->there);
     rcv_net_free(work->owned_net);
 }
 
@@ -409,13 +471,17 @@ static rcv_status run_job(job *work) {
     return status;
 }
 
-rcv_status rcv_model_run(const rcv_model *model, const rcv_tensors *in, bool gradients, rcv_tensors **out) {
+rcv_status rcv_model_run(const rcv_model *model, const rcv_tensors *in, const rcv_model_run_options *options,
+                         rcv_tensors **out) {
     RCVI_NEED(out, "out");
     *out = NULL;
     RCVI_NEED(model, "model");
     RCVI_NEED(in, "in");
-    job work = {.model = model, .context = model->context, .in = in, .gradients = gradients};
+    RCVI_READ(rcv_model_run_options, options, "options");
+    job work = {
+        .model = model, .context = model->context, .in = in, .options = options, .gradients = options->gradients};
     rcv_tensors *made = NULL;
+    RCVI_TRY(rcvi_device_copies_open(work.context, options->device, &work.copies));
     rcv_status status = run_job(&work);
     if (status == RCV_OK) status = rcv_tensors_new(work.context, &made);
     if (status == RCV_OK) status = add_outputs(&work, made);

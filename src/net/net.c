@@ -16,8 +16,11 @@ static rcv_status check_options(const rcv_net_options *o) {
     }
     if (o->layers < 0 || o->layers > 1000)
         return rcvi_fail(RCV_INVALID, "%lld layers are not 1 to 1000", (long long)o->layers);
-    if (!(o->dropout >= 0 && o->dropout < 1)) return rcvi_fail(RCV_INVALID, "dropout %g is not in [0, 1)", o->dropout);
+    if (!(o->dropout >= 0 && o->dropout <= 1)) return rcvi_fail(RCV_INVALID, "dropout %g is not in [0, 1]", o->dropout);
     if (!(o->zoneout >= 0 && o->zoneout < 1)) return rcvi_fail(RCV_INVALID, "zoneout %g is not in [0, 1)", o->zoneout);
+    if (o->bidirectional && o->reverse)
+        return rcvi_fail(RCV_INVALID, "bidirectional and reverse exclude each other: a bidirectional network has the "
+                                      "reverse direction already");
     if (o->rank < 0) return rcvi_fail(RCV_INVALID, "rank %lld is negative; 0 means full matrices", (long long)o->rank);
     if (o->size_count && !o->sizes) return rcvi_fail(RCV_INVALID, "size_count is %zu but sizes is NULL", o->size_count);
     return RCV_OK;
@@ -73,6 +76,16 @@ static rcv_status check_blocks(const rcvi_graph *graph) {
     return RCV_OK;
 }
 
+/* The constants of a layer, the rest of its step, and the derivatives of both. */
+static rcv_status split_constants(rcv_net *net, rcvi_layer *layer) {
+    rcvi_graph *graphs[] = {&layer->constants, &layer->constants_adjoint, &layer->step, &layer->step_adjoint};
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) rcvi_graph_init(graphs[i], &net->pool);
+    RCVI_TRY(rcvi_split_constants(&layer->forward, &layer->constants, &layer->step));
+    if (!layer->constants.output_count) return RCV_OK;
+    RCVI_TRY(rcvi_differentiate(&layer->constants, &layer->constants_adjoint, NULL));
+    return rcvi_differentiate(&layer->step, &layer->step_adjoint, NULL);
+}
+
 static rcv_status new_layer(rcv_net *net, int64_t input, rcvi_layer *layer) {
     const rcvi_graph *graph = &net->cell->graph;
     int64_t *sizes = rcvi_pool_new(&net->pool, graph->size_count, sizeof *sizes);
@@ -87,6 +100,7 @@ static rcv_status new_layer(rcv_net *net, int64_t input, rcvi_layer *layer) {
     if (net->options.zoneout > 0) RCVI_TRY(rcvi_add_zoneout(&layer->forward));
     RCVI_TRY(check_blocks(&layer->forward));
     RCVI_TRY(rcvi_differentiate(&layer->forward, &layer->adjoint, NULL));
+    RCVI_TRY(split_constants(net, layer));
     rcvi_distribution parts;
     if (!rcvi_distribute(&net->pool, &layer->forward, true, &parts)) return RCV_NO_MEMORY;
     layer->parts = parts.count;
@@ -137,7 +151,8 @@ static rcv_status add_stack(rcv_net *net, int64_t index, int64_t direction, size
         if (!rcvi_multiply(own / blocks, columns, &elements) || !rcvi_add(offset, elements, &elements)) {
             return rcvi_fail(RCV_INVALID, "the network's parameters have more elements than 64 bits can count");
         }
-        layer->layouts[direction][i] = (rcvi_param_layout){offset, own / blocks, columns / blocks, blocks};
+        layer->layouts[direction][i] =
+            (rcvi_param_layout){.offset = offset, .rows = own / blocks, .columns = columns / blocks, .blocks = blocks};
         offset = elements;
         rows += own;
     }
@@ -151,11 +166,27 @@ static rcv_status add_stack(rcv_net *net, int64_t index, int64_t direction, size
     return add_parameter(net, kind, name, parameter);
 }
 
+/* Places the constants of a layer in their row, after the layouts of its parameters. */
+static rcv_status place_constants(rcvi_layer *layer, rcvi_param_layout *layouts) {
+    const rcvi_graph *constants = &layer->constants;
+    int64_t end = 0, unit = RCVI_CONSTANT_ALIGNMENT;
+    for (size_t i = 0; i < constants->output_count; i++) {
+        int64_t elements = rcvi_features(constants, constants->values[constants->outputs[i].value].size);
+        layouts[layer->forward.param_count + i] =
+            (rcvi_param_layout){.offset = end, .rows = elements, .columns = 1, .blocks = 1, .constant = true};
+        if (!rcvi_add(end, (elements + unit - 1) / unit * unit, &end))
+            return rcvi_fail(RCV_INVALID, "the network's constants have more elements than 64 bits can count");
+    }
+    layer->constant_elements = end;
+    return RCV_OK;
+}
+
 static rcv_status add_parameters(rcv_net *net, int64_t index, int64_t direction) {
     rcvi_layer *layer = &net->layers[index];
     const rcvi_param *params = layer->forward.params;
     size_t count = layer->forward.param_count;
-    layer->layouts[direction] = rcvi_pool_new(&net->pool, count, sizeof *layer->layouts[direction]);
+    layer->layouts[direction] =
+        rcvi_pool_new(&net->pool, count + layer->constants.output_count, sizeof *layer->layouts[direction]);
     if (!layer->layouts[direction]) return RCV_NO_MEMORY;
     for (size_t first = 0, end; first < count; first = end) {
         for (end = first + 1; end < count; end++) {
@@ -164,7 +195,7 @@ static rcv_status add_parameters(rcv_net *net, int64_t index, int64_t direction)
         }
         RCVI_TRY(add_stack(net, index, direction, first, end));
     }
-    return RCV_OK;
+    return place_constants(layer, layer->layouts[direction]);
 }
 
 /* ---- states ---- */
@@ -193,6 +224,18 @@ int64_t rcvi_state_offset(const rcv_net *net, size_t state, int64_t layer, int64
         offset += size * (l < layer ? net->directions : direction);
     }
     return offset;
+}
+
+size_t rcvi_net_tensor_at(const rcv_net *net, int64_t offset) {
+    size_t low = 0, high = net->parameter_count; /* it is in low .. high - 1 */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (net->parameters[middle].offset <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 int64_t rcvi_first_layer_split(const rcv_net *net) {
@@ -259,8 +302,10 @@ rcv_status rcvi_net_slice(const rcv_net *net, int64_t first, int64_t count, rcv_
 void rcv_net_free(rcv_net *net) {
     if (!net) return;
     for (int64_t l = 0; net->layers && l < net->options.layers; l++) {
-        rcvi_graph_free(&net->layers[l].forward);
-        rcvi_graph_free(&net->layers[l].adjoint);
+        rcvi_layer *layer = &net->layers[l];
+        rcvi_graph *graphs[] = {&layer->forward,           &layer->adjoint, &layer->constants,
+                                &layer->constants_adjoint, &layer->step,    &layer->step_adjoint};
+        for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) rcvi_graph_free(graphs[i]);
     }
     rcvi_free(net->context, net->parameters);
     rcvi_free(net->context, net->parameter_kinds);

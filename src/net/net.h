@@ -4,22 +4,39 @@
 
 #include "cell/cell.h"
 
-/* Location and shape of a parameter of a bound graph in the flat array. */
+/* Location and shape of a parameter of a bound graph in the flat array; or of a constant in the row of its layer's constants. */
 typedef struct {
     int64_t offset;
     int64_t rows, columns; /* of one diagonal block */
     int64_t blocks;        /* diagonal blocks, stored one after another */
+    bool constant;
 } rcvi_param_layout;
+
+/* Constants begin at multiples of so many elements of their row, for vector loads. */
+enum { RCVI_CONSTANT_ALIGNMENT = 16 };
 
 typedef struct {
     rcvi_graph forward; /* bound; one output; inputs: x, then one zoneout mask per state if the network has zoneout */
     rcvi_graph adjoint; /* derivative of `forward` */
+    /* Where values depend on the parameters alone: these constants, and the step with them as learned vectors, each with its derivative.
+     * Else without values. */
+    rcvi_graph constants, constants_adjoint;
+    rcvi_graph step, step_adjoint;
+    int64_t constant_elements; /* of the row that holds the constants */
     int64_t input, output;
     int64_t start;                                 /* of its parameters in the flat array */
     int parts;                                     /* of the forward graph after loop distribution */
     bool has_elementwise, has_diagonal, has_dense; /* some part is of class scan or diagonal; diagonal; dense */
-    rcvi_param_layout *layouts[2];                 /* [directions][forward.param_count] */
+    rcvi_param_layout *layouts[2];                 /* [directions][parameters of forward, then constants] */
 } rcvi_layer;
+
+/* The graph of a time step without its constants, and the derivative of that. */
+static inline const rcvi_graph *rcvi_layer_step(const rcvi_layer *layer) {
+    return layer->constants.output_count ? &layer->step : &layer->forward;
+}
+static inline const rcvi_graph *rcvi_layer_step_adjoint(const rcvi_layer *layer) {
+    return layer->constants.output_count ? &layer->step_adjoint : &layer->adjoint;
+}
 
 struct rcv_net {
     rcv_context *context;
@@ -44,6 +61,11 @@ static inline bool rcvi_net_is_random(const rcv_net *net) {
     return net->options.dropout > 0 || (net->options.zoneout > 0 && !net->has_expected_zoneout);
 }
 
+/* Does a direction go from the last step to the first? */
+static inline bool rcvi_net_is_reversed(const rcv_net *net, int64_t direction) {
+    return direction || net->options.reverse;
+}
+
 /* Features of a value of a bound graph. */
 static inline int64_t rcvi_features(const rcvi_graph *graph, int size) {
     return size < 0 ? 1 : graph->sizes[size].value;
@@ -52,6 +74,9 @@ static inline int64_t rcvi_features(const rcvi_graph *graph, int size) {
 /* Layers first .. first + count - 1 as a network. Its dropout and zoneout masks are those of the same layers in `net`; dropout after its last layer is
  * not part of it. Its parameters have the order of `net`, from rcvi_layer_start(net, first). */
 rcv_status rcvi_net_slice(const rcv_net *net, int64_t first, int64_t count, rcv_net **slice);
+
+/* The parameter (tensor) that has this element of the flat array. */
+size_t rcvi_net_tensor_at(const rcv_net *net, int64_t offset);
 
 /* Offset of a layer's parameters in the flat array; for layer == layers: the end of all parameters. */
 static inline int64_t rcvi_layer_start(const rcv_net *net, int64_t layer) {

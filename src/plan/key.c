@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CPU_BYTES = 96 };
+enum { CPU_BYTES = 96, NAME_BYTES = 320 };
 
 /* FNV-1a: another byte anywhere always gives another hash. */
 uint64_t rcvi_hash_bytes(const void *bytes, size_t length) {
@@ -66,6 +66,7 @@ static void add_net(const rcv_net *net, rcvi_text *out) {
         rcvi_text_add(out, " size.%s=%lld", n->sizes[i].name, (long long)n->sizes[i].value);
     if (n->rank) rcvi_text_add(out, " rank=%lld", (long long)n->rank);
     if (n->bidirectional) rcvi_text_add(out, " bidirectional");
+    if (n->reverse) rcvi_text_add(out, " reverse");
     if (n->no_bias) rcvi_text_add(out, " no_bias");
     if (n->dropout != 0) {
         rcvi_text_add(out, " dropout=");
@@ -81,20 +82,30 @@ static void add_net(const rcv_net *net, rcvi_text *out) {
 rcv_status rcvi_problem_key(const rcvi_problem *problem, char **key) {
     const rcv_plan_options *o = problem->options;
     const rcvi_machine *machine = &problem->machine;
-    char cpu[CPU_BYTES] = "", vendor[CPU_BYTES] = "";
-    if (machine->processor)
-        add_plain(machine->processor, strlen(machine->processor), cpu, sizeof cpu);
-    else
-        name_cpu(cpu);
+    char cpu[CPU_BYTES] = "", processor[NAME_BYTES] = "", vendor[NAME_BYTES] = "", libraries[NAME_BYTES] = "";
+    name_cpu(cpu); /* also where a GPU computes: the host launches */
+    if (machine->processor) add_plain(machine->processor, strlen(machine->processor), processor, sizeof processor);
     if (machine->vendor) add_plain(machine->vendor, strlen(machine->vendor), vendor, sizeof vendor);
+    if (machine->libraries) add_plain(machine->libraries, strlen(machine->libraries), libraries, sizeof libraries);
     rcvi_text out;
     rcvi_text_init(&out, problem->net->context);
     add_net(problem->net, &out);
-    rcvi_text_add(&out, " steps=%lld batch=%lld dtype=%s%s%s%s", (long long)o->steps, (long long)o->batch,
+    rcvi_text_add(&out, " steps=%lld batch=%lld dtype=%s%s%s%s%s%s", (long long)o->steps, (long long)o->batch,
                   rcv_dtype_name(o->dtype), o->training ? " training" : "", o->lengths ? " lengths" : "",
-                  o->resets ? " resets" : "");
-    rcvi_text_add(&out, " device=%s kernels=%s threads=%lld vendor=%s cpu=%s cores=%lld version=%s",
-                  problem->device->name, machine->kernels, (long long)machine->threads, *vendor ? vendor : "none", cpu,
+                  o->resets ? " resets" : "", o->signals ? " signals" : "",
+                  o->separate_parameters ? " separate_parameters" : "");
+    if (o->reserve) rcvi_text_add(&out, " reserve");
+    if (o->data) rcvi_text_add(&out, " data=%s", rcv_dtype_name((rcv_dtype)(o->data - 1)));
+    if (o->states) rcvi_text_add(&out, " states=%s", rcv_dtype_name((rcv_dtype)(o->states - 1)));
+    if (o->parameters) rcvi_text_add(&out, " parameters=%s", rcv_dtype_name((rcv_dtype)(o->parameters - 1)));
+    if (o->gradients) rcvi_text_add(&out, " gradients=%s", rcv_dtype_name((rcv_dtype)(o->gradients - 1)));
+    if (o->device_lengths) rcvi_text_add(&out, " device_lengths");
+    if (o->batch_major) rcvi_text_add(&out, " batch_major");
+    rcvi_text_add(&out, " device=%s kernels=%s threads=%lld vendor=%s", problem->device->name, machine->kernels,
+                  (long long)machine->threads, *vendor ? vendor : "none");
+    if (*processor) rcvi_text_add(&out, " processor=%s", processor);
+    if (*libraries) rcvi_text_add(&out, " libraries=%s", libraries);
+    rcvi_text_add(&out, " cpu=%s cores=%lld/%lld version=%s", cpu, (long long)rcvi_available_cores(),
                   (long long)rcvi_cores(), rcv_version());
     return rcvi_text_take(&out, key);
 }

@@ -44,7 +44,7 @@ static double expected_seconds(const measurement *m, double estimate) {
     return estimate * (m->scale > 0 ? m->scale : 1);
 }
 static bool is_past_deadline(const measurement *m, double cost) {
-    return !m->exhaustive && rcvi_now() + cost > m->deadline;
+    return !m->exhaustive && rcvi_bench_now(&m->bench) + cost > m->deadline;
 }
 
 /* ---- shortening ---- */
@@ -77,7 +77,7 @@ static bool is_affordable(const measurement *m, const rcvi_candidate *c, double 
     double fresh = 0, seconds = expected_seconds(m, c->estimate) * (m->bench.problem.options->training ? 1 : 2);
     if (c->rungs.vendor) seconds *= vendor_slack;
     return rcvi_trial_fits(&m->bench, c, &fresh) &&
-           (m->exhaustive || rcvi_now() + seconds + fresh / first_touch <= deadline);
+           (m->exhaustive || rcvi_bench_now(&m->bench) + seconds + fresh / first_touch <= deadline);
 }
 
 /* Layers are alike. Where a run is long, trials have two layers, or as many as there are threads. */
@@ -171,7 +171,7 @@ static void update_scale(measurement *m, double scale) {
 
 /* Sets the end of the search, and the end of first samples of other members. */
 static void set_deadline(measurement *m, double deadline) {
-    double now = rcvi_now();
+    double now = rcvi_bench_now(&m->bench);
     m->deadline = deadline;
     m->member_deadline = now + member_share * (deadline - now);
 }
@@ -187,18 +187,18 @@ static rcv_status first_sample(measurement *m, rcvi_candidate *c, bool is_repres
     double fresh = 0;
     /* At least one is timed, however late; and a second where it is short, since one time alone decides nothing. */
     bool wanted = m->timed == 0 || (m->timed == 1 && expected_seconds(m, c->estimate) < interruption);
-    bool first = wanted && rcvi_trial_fits(&m->bench, c, &fresh);
-    c->remaining = first || is_affordable(m, c, is_representative ? m->deadline : m->member_deadline) ||
-                   (is_representative && expected_seconds(m, c->estimate) < cheap_run);
+    bool fits = rcvi_trial_fits(&m->bench, c, &fresh);
+    c->remaining = fits && (wanted || is_affordable(m, c, is_representative ? m->deadline : m->member_deadline) ||
+                            (is_representative && expected_seconds(m, c->estimate) < cheap_run));
     if (!c->remaining) return RCV_OK;
-    double enough = m->best > 0 && !m->exhaustive ? abandon_factor * m->best : 1e300, start = rcvi_now();
+    double enough = m->best > 0 && !m->exhaustive ? abandon_factor * m->best : 1e300, start = rcvi_bench_now(&m->bench);
     RCVI_TRY(rcvi_trial_sample(&m->bench, c, enough));
     if (!c->sample_count) return RCV_OK;
     m->timed++;
     bool slow = m->best > 0 && c->shown.seconds > drop_factor * m->best && !m->exhaustive;
     bool doubtful = c->shown.seconds < enough || c->samples[0] < interruption; /* other work may have slowed it down */
     if (slow && doubtful && !is_past_deadline(m, c->samples[0])) RCVI_TRY(rcvi_trial_sample(&m->bench, c, enough));
-    if (c->shown.seconds > enough) extend_deadline(m, rcvi_now() - start);
+    if (c->shown.seconds > enough) extend_deadline(m, rcvi_bench_now(&m->bench) - start);
     update_scale(m, c->shown.seconds / c->shown.estimate);
     if (m->best == 0 || c->shown.seconds < m->best) m->best = c->shown.seconds;
     c->remaining = m->exhaustive || c->shown.seconds <= drop_factor * m->best;
@@ -231,14 +231,15 @@ static void remove_untimed(measurement *m) {
  * are dropped. Members of slow families are sampled last, if half of the time is left. The rest of the time is for further samples of the
  * fastest: with one sample each, other work on the machine would decide. */
 static rcv_status first_round(measurement *m, size_t representatives) {
-    double half = (rcvi_now() + m->deadline) / 2;
+    double half = (rcvi_bench_now(&m->bench) + m->deadline) / 2;
     for (size_t i = 0; i < m->count; i++) {
         if (i < representatives || !is_family_slow(m, i)) RCVI_TRY(first_sample(m, m->order[i], i < representatives));
         if (i + 1 == representatives) RCVI_TRY(repeat_first(m));
     }
     for (size_t i = representatives; i < m->count; i++) {
         rcvi_candidate *c = m->order[i];
-        if (c->remaining && c->sample_count == 0 && rcvi_now() < half) RCVI_TRY(first_sample(m, c, false));
+        if (c->remaining && c->sample_count == 0 && rcvi_bench_now(&m->bench) < half)
+            RCVI_TRY(first_sample(m, c, false));
     }
     remove_untimed(m);
     return RCV_OK;
@@ -294,7 +295,7 @@ static double clamp(double value, double low, double high) { return value < low 
 
 /* Sets the deadline, and the seconds of trials and samples, from the expected time of the best candidate. */
 static void set_times(measurement *m) {
-    double best = expected_seconds(m, m->order[0]->shown.estimate), now = rcvi_now();
+    double best = expected_seconds(m, m->order[0]->shown.estimate), now = rcvi_bench_now(&m->bench);
     double budget = clamp(runs_budget * best, shortest_search, longest_search);
     double left = m->begin + budget - now;
     if (left < shortest_search / 2) left = shortest_search / 2;
@@ -352,8 +353,8 @@ rcv_status rcvi_measure_candidates(const rcvi_problem *problem, rcvi_candidate *
     measurement m = {.begin = begin,
                      .layers = problem->net->options.layers,
                      .exhaustive = problem->options->effort == RCV_EXHAUSTIVE};
-    rcvi_bench_begin(&m.bench, problem, pool);
-    rcv_status status = measure(&m, candidates, count);
+    rcv_status status = rcvi_bench_begin(&m.bench, problem, pool);
+    if (!status) status = measure(&m, candidates, count);
     if (!status) status = rcvi_ask_to_go_on(problem->options, m.bench.runs);
     for (size_t i = 0; i < count; i++) rcvi_trial_close(&m.bench, &candidates[i]);
     rcvi_bench_end(&m.bench);

@@ -27,7 +27,7 @@ typedef struct {
 } measurement;
 
 static bool is_past_deadline(const measurement *m) {
-    return m->deadline > 0 && m->best > 0 && rcvi_now() > m->deadline;
+    return m->deadline > 0 && m->best > 0 && rcvi_bench_now(&m->bench) > m->deadline;
 }
 
 static void drop(measurement *m, rcvi_candidate *c) {
@@ -149,10 +149,10 @@ static rcv_status measure(measurement *m, rcvi_candidate *candidates, size_t cou
         if (candidates[i].remaining) m->order[m->count++] = &candidates[i];
     }
     sort_candidates(m);
-    if (!exhaustive) m->deadline = rcvi_now() + entry_seconds;
+    if (!exhaustive) m->deadline = rcvi_bench_now(&m->bench) + entry_seconds;
     for (size_t i = 0; i < m->count; i++) {
         bool is_modelled = !m->order[i]->rungs.vendor; /* a vendor's library is always timed; its time does not count */
-        double begin = rcvi_now();
+        double begin = rcvi_bench_now(&m->bench);
         bool longer = m->best > 0 && m->order[i]->shown.estimate > too_long;
         if (!exhaustive && is_modelled && (is_past_deadline(m) || longer || is_variant_of_slow_plan(m, m->order[i])))
             drop(m, m->order[i]);
@@ -160,10 +160,10 @@ static rcv_status measure(measurement *m, rcvi_candidate *candidates, size_t cou
             RCVI_TRY(first_sample(m, m->order[i]));
         bool compiles =
             m->order[i]->rungs.persistent; /* its kernels are compiled for this shape: that time does not count */
-        if (m->deadline > 0 && (!is_modelled || compiles)) m->deadline += rcvi_now() - begin;
+        if (m->deadline > 0 && (!is_modelled || compiles)) m->deadline += rcvi_bench_now(&m->bench) - begin;
     }
     bool is_out_of_time = is_past_deadline(m);
-    if (is_out_of_time) m->deadline = rcvi_now() + last_seconds;
+    if (is_out_of_time) m->deadline = rcvi_bench_now(&m->bench) + last_seconds;
     RCVI_TRY(run_rounds(m, exhaustive ? EXHAUSTIVE_ROUNDS : ROUNDS,
                         exhaustive       ? INFINITY
                         : is_out_of_time ? near_factor
@@ -175,8 +175,8 @@ static rcv_status measure(measurement *m, rcvi_candidate *candidates, size_t cou
 rcv_status rcvi_measure_candidates_gpu(const rcvi_problem *problem, rcvi_candidate *candidates, size_t count,
                                        rcvi_pool *pool) {
     measurement m = {0};
-    rcvi_bench_begin(&m.bench, problem, pool);
-    rcv_status status = measure(&m, candidates, count, problem->options->effort == RCV_EXHAUSTIVE);
+    rcv_status status = rcvi_bench_begin(&m.bench, problem, pool);
+    if (!status) status = measure(&m, candidates, count, problem->options->effort == RCV_EXHAUSTIVE);
     if (!status) status = rcvi_ask_to_go_on(problem->options, m.bench.runs);
     for (size_t i = 0; i < count; i++) rcvi_trial_close(&m.bench, &candidates[i]);
     rcvi_bench_end(&m.bench);

@@ -1,6 +1,8 @@
 /* Plans: checks the options, writes and verifies the program, prepares it on the device; pinned, or chosen by the planner (search.c). */
 #include "plan/plan.h"
+#include "plan/background.h"
 #include "plan/cost.h"
+#include "plan/first.h"
 #include "plan/run.h"
 #include "plan/search.h"
 
@@ -38,6 +40,27 @@ static rcv_status check_shape(const rcv_net *net, const rcv_plan_options *o) {
     return RCV_OK;
 }
 
+static bool is_array_type(rcv_array_type type) { return (int)type >= 0 && type <= RCV_AS_BFLOAT16; }
+
+static rcv_status check_array_types(const rcv_plan_options *o) {
+    const struct {
+        const char *name;
+        rcv_array_type type;
+    } declared[] = {
+        {"data", o->data}, {"states", o->states}, {"parameters", o->parameters}, {"gradients", o->gradients}};
+    for (size_t i = 0; i < sizeof declared / sizeof *declared; i++) {
+        if (!is_array_type(declared[i].type))
+            return rcvi_fail(RCV_INVALID, "%s %d is no type of arrays: rcv_array_type lists them", declared[i].name,
+                             (int)declared[i].type);
+    }
+    bool as_plan = !o->gradients || o->gradients == (o->dtype == RCV_FLOAT64 ? RCV_AS_FLOAT64 : RCV_AS_FLOAT32);
+    if (o->signals && !as_plan)
+        return rcvi_fail(RCV_INVALID,
+                         "signals are for gradients in the plan's own type; make the plan without a type of "
+                         "gradients, or without signals");
+    return RCV_OK;
+}
+
 static rcv_status check_options(const rcv_net *net, const rcv_plan_options *o) {
     if (o->dtype != RCV_FLOAT32 && o->dtype != RCV_FLOAT64 && !rcvi_dtype_is_narrow(o->dtype) &&
         o->dtype != RCV_TFLOAT32) {
@@ -46,12 +69,21 @@ static rcv_status check_options(const rcv_net *net, const rcv_plan_options *o) {
             "a plan computes in float32, float64 or bfloat16, on a GPU also in tfloat32 or float16, not %s",
             rcv_dtype_name(o->dtype));
     }
-    if (o->effort != RCV_MEASURE && o->effort != RCV_ESTIMATE && o->effort != RCV_EXHAUSTIVE)
-        return rcvi_fail(RCV_INVALID, "effort %d is none of measure, estimate and exhaustive", (int)o->effort);
+    RCVI_TRY(check_array_types(o));
+    if ((int)o->effort < 0 || o->effort > RCV_BACKGROUND)
+        return rcvi_fail(RCV_INVALID, "effort %d is none of measure, estimate, exhaustive and background",
+                         (int)o->effort);
     if (o->threads < 0 || o->threads > RCVI_MAX_THREADS) {
         return rcvi_fail(RCV_INVALID, "%lld threads are not 1 to %d, or 0 for what the context says",
                          (long long)o->threads, RCVI_MAX_THREADS);
     }
+    if (o->reserve && !o->training)
+        return rcvi_fail(RCV_INVALID, "a reserve is what a backward pass needs: set training, too");
+    if (o->device_lengths && !o->lengths)
+        return rcvi_fail(RCV_INVALID, "device_lengths says where lengths lie: set lengths, too");
+    if (o->signals && o->separate_parameters)
+        return rcvi_fail(RCV_INVALID, "signals are for gradients in one flat array; make the plan without "
+                                      "separate_parameters, or without signals");
     return check_shape(net, o);
 }
 
@@ -62,6 +94,7 @@ static rcv_status write_program(rcv_plan *plan) {
     plan->schedule->write(program);
     if (program->oversized)
         return rcvi_fail(RCV_INVALID, "the plan's buffers have more elements than 64 bits can count");
+    rcvi_program_convert(program);
     rcvi_program_communicate(program);
     if (program->failed) return RCV_NO_MEMORY;
     rcvi_program_narrow(program);
@@ -106,7 +139,11 @@ rcv_status rcvi_plan_write(const rcvi_problem *problem, const rcvi_rungs *rungs,
     return RCV_OK;
 }
 
-rcv_status rcvi_plan_load(rcv_plan *plan) { return plan->device->load ? plan->device->load(plan->engine) : RCV_OK; }
+rcv_status rcvi_plan_load(rcv_plan *plan) {
+    if (plan->device->load && !plan->loaded) RCVI_TRY(plan->device->load(plan->engine));
+    plan->loaded = true;
+    return RCV_OK;
+}
 
 rcv_status rcvi_plan_make(const rcvi_problem *problem, const rcvi_rungs *rungs, rcv_plan **plan) {
     RCVI_TRY(rcvi_plan_write(problem, rungs, plan));
@@ -115,6 +152,14 @@ rcv_status rcvi_plan_make(const rcvi_problem *problem, const rcvi_rungs *rungs, 
     rcv_plan_free(*plan);
     *plan = NULL;
     return status;
+}
+
+rcv_status rcvi_plan_serve_sizes(rcv_plan *plan) {
+    RCVI_TRY(rcvi_program_sizing(&plan->notes, &plan->program, plan->schedule->write, &plan->sizing));
+    if (plan->device->serve_sizes) RCVI_TRY(plan->device->serve_sizes(plan->engine, &plan->sizing));
+    plan->packs_by_size = rcvi_program_packs_by_size(&plan->program, &plan->sizing);
+    plan->serves_sizes = true;
+    return RCV_OK;
 }
 
 rcv_status rcvi_check_memory(const rcv_plan *plan, size_t limit) {
@@ -138,6 +183,10 @@ rcv_status rcvi_plan_note_alone(rcv_plan *plan, double seconds) {
 
 /* ---- pinned plans ---- */
 
+static void describe_libraries(rcvi_problem *problem) {
+    if (problem->device->describe_libraries) problem->device->describe_libraries(problem->ordinal, &problem->machine);
+}
+
 static rcv_status pin(rcvi_problem *problem, rcv_plan **plan) {
     const rcv_plan_options *o = problem->options;
     rcvi_rungs rungs;
@@ -148,24 +197,59 @@ static rcv_status pin(rcvi_problem *problem, rcv_plan **plan) {
     }
     RCVI_TRY(
         problem->device->describe(problem->net->context, problem->ordinal, o->dtype, rungs.threads, &problem->machine));
+    if (rungs.vendor) describe_libraries(problem);
     RCVI_TRY(rcvi_plan_make(problem, &rungs, plan));
     RCVI_TRY(rcvi_check_memory(*plan, o->memory));
     return rcvi_plan_note_alone(*plan, 0);
 }
 
-static rcv_status search(rcvi_problem *problem, rcv_plan **plan) {
+/* ---- plans that the planner chooses ---- */
+
+static rcv_status describe_machine(rcvi_problem *problem) {
     const rcv_plan_options *o = problem->options;
     rcv_context *context = problem->net->context;
     int64_t threads = o->threads ? o->threads : rcv_context_threads(context);
     RCVI_TRY(problem->device->describe(context, problem->ordinal, o->dtype, threads, &problem->machine));
-    return rcvi_plan_search(problem, plan);
+    describe_libraries(problem);
+    return RCV_OK;
+}
+
+/* A plan at once: from wisdom where nothing has to be compiled, else one that needs no search; `is_first` then. Where no such plan applies
+ * the estimate chooses one. */
+static rcv_status plan_at_once(rcvi_problem *problem, rcv_plan **plan, bool *is_first) {
+    RCVI_TRY(rcvi_plan_recall_compiled(problem, plan));
+    *is_first = !*plan;
+    if (*plan) return RCV_OK;
+    RCVI_TRY(rcvi_plan_first(problem, plan));
+    if (*plan) return rcvi_plan_note_alone(*plan, 0);
+    rcv_plan_options estimated = *problem->options;
+    rcvi_problem without_trials = *problem;
+    estimated.effort = RCV_ESTIMATE;
+    without_trials.options = &estimated;
+    return rcvi_plan_search(&without_trials, plan);
+}
+
+static rcv_status make(rcvi_problem *problem, rcv_plan **plan) {
+    bool is_first = false;
+    if (problem->options->schedule) {
+        RCVI_TRY(pin(problem, plan));
+    } else {
+        RCVI_TRY(describe_machine(problem));
+        RCVI_TRY(problem->options->effort == RCV_BACKGROUND ? plan_at_once(problem, plan, &is_first)
+                                                            : rcvi_plan_search(problem, plan));
+    }
+    if (!*plan) return rcvi_fail(RCV_UNSUPPORTED, "no schedule applies to this network"); /* for a checker */
+    RCVI_TRY(rcvi_plan_serve_sizes(*plan));
+    return is_first ? rcvi_background_start(problem, *plan) : RCV_OK;
 }
 
 /* ---- public ---- */
 
 static void log_plan(const rcv_plan *plan, const rcv_plan_options *o) {
-    static const char *const efforts[] = {
-        [RCV_MEASURE] = "measured", [RCV_ESTIMATE] = "estimated", [RCV_EXHAUSTIVE] = "exhaustive"};
+    static const char *const efforts[] = {[RCV_MEASURE] = "measured",
+                                          [RCV_ESTIMATE] = "estimated",
+                                          [RCV_EXHAUSTIVE] = "exhaustive",
+                                          [RCV_BACKGROUND] = "the first one, while a thread looks for a better one"};
     const char *how = o->schedule ? "pinned" : plan->from_wisdom ? "from wisdom" : efforts[o->effort];
     rcvi_log(plan->context,
              "plan of %s, %lld steps of %lld in %s%s: schedule %s on device %s, %zu bytes; %s, of %zu candidates in "
@@ -190,7 +274,7 @@ rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv
     rcvi_problem problem = {.net = net, .options = options};
     RCVI_TRY(rcvi_device_find(options->device, &problem.device, &problem.ordinal));
     rcv_plan *plan = NULL;
-    rcv_status status = options->schedule ? pin(&problem, &plan) : search(&problem, &plan);
+    rcv_status status = make(&problem, &plan);
     if (status || !plan) {
         rcv_plan_free(plan);
         return status;
@@ -203,6 +287,7 @@ rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv
 
 void rcv_plan_free(rcv_plan *plan) {
     if (!plan) return;
+    rcvi_background_free(plan->background);
     if (plan->engine) plan->device->release(plan->engine);
     rcvi_program_free(&plan->program);
     rcvi_pool_free(&plan->notes);
@@ -210,13 +295,14 @@ void rcv_plan_free(rcv_plan *plan) {
     rcvi_free(plan->context, plan);
 }
 
-const char *rcv_plan_string(const rcv_plan *plan) { return plan->string; }
-size_t rcv_plan_bytes(const rcv_plan *plan) { return plan->run_bytes; }
-size_t rcv_plan_candidate_count(const rcv_plan *plan) { return plan->candidate_count; }
-double rcv_plan_seconds(const rcv_plan *plan) { return plan->seconds; }
-bool rcv_plan_from_wisdom(const rcv_plan *plan) { return plan->from_wisdom; }
+const char *rcv_plan_string(const rcv_plan *plan) { return rcvi_plan_newest(plan)->string; }
+size_t rcv_plan_bytes(const rcv_plan *plan) { return rcvi_plan_newest(plan)->run_bytes; }
+size_t rcv_plan_candidate_count(const rcv_plan *plan) { return rcvi_plan_newest(plan)->candidate_count; }
+double rcv_plan_seconds(const rcv_plan *plan) { return rcvi_plan_newest(plan)->seconds; }
+bool rcv_plan_from_wisdom(const rcv_plan *plan) { return rcvi_plan_newest(plan)->from_wisdom; }
 
 const rcv_candidate *rcv_plan_candidate(const rcv_plan *plan, size_t index) {
+    plan = rcvi_plan_newest(plan);
     return index < plan->candidate_count ? &plan->candidates[index] : NULL;
 }
 
@@ -225,7 +311,7 @@ rcv_status rcv_plan_print(const rcv_plan *plan, char **text) {
     RCVI_NEED(text, "text");
     rcvi_text out;
     rcvi_text_init(&out, plan->context);
-    rcvi_program_print(&plan->program, &out);
+    rcvi_program_print(&rcvi_plan_newest(plan)->program, &out);
     return rcvi_text_take(&out, text);
 }
 
@@ -235,6 +321,7 @@ rcv_status rcv_plan_explain(const rcv_plan *plan, char **text) {
     rcvi_text out;
     rcvi_text_init(&out, plan->context);
     rcvi_text_add(&out, "%s", "");
+    plan = rcvi_plan_newest(plan);
     if (plan->device->explain) plan->device->explain(plan->engine, &out);
     return rcvi_text_take(&out, text);
 }

@@ -10,6 +10,10 @@ size_t rcvi_run_bytes(const rcv_plan *plan); /* what rcv_run_new will allocate *
 /* Forward calls read their seed from this address in the device's memory, not from their data; NULL: from their data. So a call that was
  * captured on a stream can be repeated with other seeds. */
 void rcvi_run_set_seed_at(rcv_run *run, const uint64_t *seed);
+/* A run with a reserve of its own, even where calls of the plan give theirs: for trials. */
+rcv_status rcvi_run_new_with_reserve(const rcv_plan *plan, rcv_run **run);
+/* Passes of plans with graphs are captured in their first call, as for trials, which time what is repeated. */
+void rcvi_run_capture_at_once(rcv_run *run);
 /* The batches of later calls are this shard of larger ones: random masks are those of the whole. */
 void rcvi_run_set_shard(rcv_run *run, const rcvi_shard *shard);
 /* A run that uses the arena of another run on the same device, if that is large enough; else it allocates its own. One of them is used at a

@@ -15,8 +15,9 @@ static const double
 /* Times the best estimate: not timed. Where a run is long, estimates are more reliable. */
 static const double rule_out_factor = 2.5, rule_out_factor_long = 1.7, long_run = 0.02, rule_out_factor_gpu = 6;
 static const double vendor_penalty =
-    1e6;                     /* times the estimate of a vendor's library, which is unreliable: it is chosen last */
-enum { KEPT_STEPS = 20000 }; /* of all programs that are kept for their trials */
+    1e6; /* times the estimate of a vendor's library, which is unreliable: it is chosen last */
+static const double writing_rest = 2; /* beside a caller: times the seconds in which a candidate is written */
+enum { KEPT_STEPS = 20000 };          /* of all programs that are kept for their trials */
 
 typedef struct {
     const rcvi_problem *problem;
@@ -50,12 +51,14 @@ static void offer(void *user, const rcvi_rungs *rungs) {
     s->candidates[s->count++] = (rcvi_candidate){.rungs = *rungs, .shown = {.schedule = kept}};
 }
 
+static void drop_plan(search *s, rcvi_candidate *c) {
+    s->kept_steps -= c->plan->program.step_count;
+    rcv_plan_free(c->plan);
+    c->plan = NULL;
+}
+
 static rcv_status estimate_candidate(search *s, rcvi_candidate *c) {
-    double begin = rcvi_now();
-    bool is_timed = s->problem->options->effort != RCV_ESTIMATE;
-    rcv_status status = (is_timed ? rcvi_plan_make : rcvi_plan_write)(s->problem, &c->rungs, &c->plan);
-    if (s->problem->machine.gpu && is_timed)
-        rcvi_log(s->pool.context, "planning: %s made ready in %.3g s", c->shown.schedule, rcvi_now() - begin);
+    rcv_status status = rcvi_plan_write(s->problem, &c->rungs, &c->plan);
     if (status) return rcvi_refuse(&s->pool, c, status);
     c->shown.bytes = c->plan->run_bytes;
     c->shown.estimate = rcvi_estimate(&c->plan->program);
@@ -63,11 +66,7 @@ static rcv_status estimate_candidate(search *s, rcvi_candidate *c) {
     s->limited |= status != RCV_OK;
     c->remaining = status == RCV_OK;
     s->kept_steps += c->plan->program.step_count;
-    if (status || s->kept_steps > KEPT_STEPS) {
-        s->kept_steps -= c->plan->program.step_count;
-        rcv_plan_free(c->plan);
-        c->plan = NULL;
-    }
+    if (status || s->kept_steps > KEPT_STEPS) drop_plan(s, c);
     return status ? rcvi_refuse(&s->pool, c, status) : RCV_OK;
 }
 
@@ -78,8 +77,10 @@ static rcv_status collect(search *s) {
     }
     if (s->failed) return RCV_NO_MEMORY;
     for (size_t i = 0; i < s->count; i++) {
+        double begin = rcvi_now();
         RCVI_TRY(rcvi_ask_to_go_on(p->options, 0));
         RCVI_TRY(estimate_candidate(s, &s->candidates[i]));
+        s->begin += rcvi_rest(p, writing_rest, rcvi_now() - begin); /* does not count as time of the search */
     }
     return RCV_OK;
 }
@@ -172,9 +173,62 @@ static size_t count_timed(const search *s) {
     return count;
 }
 
+/* ---- loading ---- */
+
+static bool is_to_load(const rcvi_candidate *c) { return c->remaining && c->plan && !c->plan->loaded; }
+
+/* Compiles the kernels of all remaining candidates at once: a plan has few, too few for the cores of a machine. */
+static rcv_status compile_together(search *s) {
+    const rcvi_problem *p = s->problem;
+    rcv_context *context = s->pool.context;
+    size_t count = 0;
+    if (!p->device->compile) return RCV_OK;
+    rcvi_engine **engines = rcvi_new(context, s->count, sizeof(rcvi_engine *));
+    if (!engines) return RCV_NO_MEMORY;
+    for (size_t i = 0; i < s->count; i++) {
+        if (is_to_load(&s->candidates[i])) engines[count++] = s->candidates[i].plan->engine;
+    }
+    double begin = rcvi_now();
+    bool goes_on = count == 0 || p->device->compile(engines, count, p->options->go_on, p->options->user);
+    if (count > 0) rcvi_log(context, "planning: kernels of %zu plans made in %.3g s", count, rcvi_now() - begin);
+    rcvi_free(context, engines);
+    return goes_on ? RCV_OK : rcvi_stop_planning(0);
+}
+
+/* Loads the remaining candidates; one that the device refuses is refused. */
+static rcv_status load_remaining(search *s, bool *refused) {
+    *refused = false;
+    RCVI_TRY(compile_together(s));
+    for (size_t i = 0; i < s->count; i++) {
+        rcvi_candidate *c = &s->candidates[i];
+        if (!is_to_load(c)) continue;
+        rcv_status status = rcvi_plan_load(c->plan);
+        if (!status) continue;
+        RCVI_TRY(rcvi_refuse(&s->pool, c, status));
+        c->shown.bytes = 0;
+        c->shown.estimate = 0;
+        drop_plan(s, c);
+        *refused = true;
+    }
+    return RCV_OK;
+}
+
+/* Decides which candidates are timed, and loads these. What was ruled out by the estimate of one that the device then refuses is considered
+ * again. */
+static rcv_status load_candidates(search *s) {
+    bool measured = s->problem->options->effort == RCV_MEASURE;
+    for (bool refused = true; refused;) {
+        for (size_t i = 0; i < s->count; i++) s->candidates[i].remaining = s->candidates[i].shown.status == RCV_OK;
+        if (measured) rule_out(s);
+        if (!s->problem->device->load) return RCV_OK;
+        RCVI_TRY(load_remaining(s, &refused));
+    }
+    return RCV_OK;
+}
+
 static rcv_status choose(search *s, rcvi_candidate **chosen) {
     rcv_effort effort = s->problem->options->effort;
-    if (effort == RCV_MEASURE) rule_out(s);
+    if (effort != RCV_ESTIMATE) RCVI_TRY(load_candidates(s));
     if (effort == RCV_EXHAUSTIVE || (effort == RCV_MEASURE && count_remaining(s) > 1))
         RCVI_TRY(rcvi_measure_candidates(s->problem, s->candidates, s->count, s->begin, &s->pool));
     s->compared = count_timed(s) > 1; /* one time alone decides nothing */
@@ -205,7 +259,7 @@ static rcv_status remember(const search *s, const rcvi_candidate *chosen, const 
     rcvi_lesson lesson = {.rungs = chosen->rungs,
                           .seconds = chosen->shown.seconds,
                           .exhaustive = s->problem->options->effort == RCV_EXHAUSTIVE};
-    return rcvi_wisdom_remember(s->pool.context, key, &lesson);
+    return rcvi_wisdom_learn(s->pool.context, key, &lesson);
 }
 
 /* The candidate's plan, ready to run; NULL where the device refuses a plan that was only estimated: that is then its refusal. */
@@ -215,7 +269,7 @@ static rcv_status prepare_chosen(search *s, rcvi_candidate *c, rcv_plan **plan) 
     if (c->plan && c->plan->program.options.steps == s->problem->options->steps) {
         *plan = c->plan;
         c->plan = NULL;
-        if (estimated) status = rcvi_plan_load(*plan);
+        status = rcvi_plan_load(*plan);
     } else {
         status = rcvi_plan_make(s->problem, &c->rungs, plan);
     }
@@ -245,18 +299,30 @@ static void free_search(search *s) {
     rcvi_pool_free(&s->pool);
 }
 
+/* Loads a plan from wisdom; with `only_compiled` one whose kernels would have to be compiled is freed instead. */
+static rcv_status load_recalled(rcv_plan **plan, bool only_compiled) {
+    const rcvi_device *device = (*plan)->device;
+    if (!only_compiled || !device->is_compiled || device->is_compiled((*plan)->engine)) return rcvi_plan_load(*plan);
+    rcv_plan_free(*plan);
+    *plan = NULL;
+    return RCV_OK;
+}
+
 /* A plan from wisdom, or NULL where there is none or it cannot be used (any more). */
-static rcv_status recall(const rcvi_problem *problem, const char *key, rcv_plan **plan) {
+static rcv_status recall(const rcvi_problem *problem, const char *key, bool only_compiled, rcv_plan **plan) {
     rcv_context *context = problem->net->context;
     const rcv_plan_options *o = problem->options;
     rcvi_lesson lesson;
-    if (!rcvi_wisdom_find(context, key, o->effort == RCV_EXHAUSTIVE, &lesson)) return RCV_OK;
+    bool found = false;
+    RCVI_TRY(rcvi_wisdom_recall(context, key, o->effort == RCV_EXHAUSTIVE, &lesson, &found));
+    if (!found) return RCV_OK;
     rcv_status status = RCV_OK;
     if (lesson.rungs.threads > problem->machine.threads)
         status = rcvi_fail(RCV_UNSUPPORTED, "it asks for %lld threads", (long long)lesson.rungs.threads);
-    if (!status) status = rcvi_plan_make(problem, &lesson.rungs, plan);
+    if (!status) status = rcvi_plan_write(problem, &lesson.rungs, plan);
     if (!status) status = rcvi_check_memory(*plan, o->memory);
-    if (status == RCV_NO_MEMORY) return status;
+    if (!status) status = load_recalled(plan, only_compiled);
+    if (status == RCV_NO_MEMORY || (!status && !*plan)) return status;
     if (status) {
         rcvi_log(context, "the plan that wisdom has for this problem is not used: %s", rcv_message());
         rcv_plan_free(*plan);
@@ -272,12 +338,29 @@ rcv_status rcvi_plan_search(const rcvi_problem *problem, rcv_plan **plan) {
     rcv_context *context = problem->net->context;
     char *key = NULL;
     RCVI_TRY(rcvi_problem_key(problem, &key));
-    rcv_status status = recall(problem, key, plan);
+    rcv_status status = recall(problem, key, false, plan);
     if (!status && !*plan) {
         rcvi_pool_init(&s.pool, context);
         status = find(&s, key, plan);
         free_search(&s);
     }
     rcvi_free(context, key);
+    return status;
+}
+
+rcv_status rcvi_plan_recall_compiled(const rcvi_problem *problem, rcv_plan **plan) {
+    char *key = NULL;
+    RCVI_TRY(rcvi_problem_key(problem, &key));
+    rcv_status status = recall(problem, key, true, plan);
+    rcvi_free(problem->net->context, key);
+    return status;
+}
+
+rcv_status rcvi_plan_remember(const rcvi_problem *problem, const rcv_plan *plan, double seconds) {
+    char *key = NULL;
+    RCVI_TRY(rcvi_problem_key(problem, &key));
+    rcvi_lesson lesson = {.rungs = plan->program.rungs, .seconds = seconds};
+    rcv_status status = rcvi_wisdom_learn(problem->net->context, key, &lesson);
+    rcvi_free(problem->net->context, key);
     return status;
 }

@@ -8,6 +8,12 @@
 /* Searches with the effort of the problem's options, or takes the plan from wisdom. The plan keeps the list of candidates. */
 rcv_status rcvi_plan_search(const rcvi_problem *problem, rcv_plan **plan);
 
+/* The plan from wisdom, if its kernels need not be compiled; else *plan is NULL. */
+rcv_status rcvi_plan_recall_compiled(const rcvi_problem *problem, rcv_plan **plan);
+
+/* Remembers this plan as what was found for the problem, in place of another one. */
+rcv_status rcvi_plan_remember(const rcvi_problem *problem, const rcv_plan *plan, double seconds);
+
 /* RCV_UNSUPPORTED where a run takes more than `limit` bytes; 0 is no limit. */
 rcv_status rcvi_check_memory(const rcv_plan *plan, size_t limit);
 /* Notes the plan as its own only candidate. */

@@ -247,6 +247,19 @@ rcv_status rcvi_wisdom_read(rcv_context *context, char *text, size_t length, con
     return status;
 }
 
+rcv_status rcvi_wisdom_read_lesson(rcv_context *context, char *text, size_t length, const char *name, const char *key,
+                                   rcvi_lesson *lesson) {
+    file f = {.context = context, .path = name, .text = text, .length = length};
+    wisdom read = {0};
+    rcv_status status = check_frame(&f);
+    if (!status) status = read_lines(&f, &read);
+    if (!status && (read.count != 1 || strcmp(read.entries[0].key, key) != 0))
+        status = rcvi_fail(RCV_FORMAT, "%s: this wisdom is that of another problem", name);
+    if (!status) *lesson = read.entries[0].lesson;
+    clear(context, &read);
+    return status;
+}
+
 rcv_status rcv_wisdom_load(rcv_context *context, const char *path) {
     RCVI_NEED(context, "context");
     RCVI_NEED(path, "path");
@@ -260,12 +273,23 @@ rcv_status rcv_wisdom_load(rcv_context *context, const char *path) {
 
 /* ---- writing ---- */
 
-static void print_entry(const entry *e, rcvi_text *out) {
-    rcvi_text_add(out, "%s : ", e->key);
-    rcvi_rungs_print(&e->lesson.rungs, out);
+static void print_entry(const char *key, const rcvi_lesson *lesson, rcvi_text *out) {
+    rcvi_text_add(out, "%s : ", key);
+    rcvi_rungs_print(&lesson->rungs, out);
     rcvi_text_add(out, " : ");
-    rcvi_text_add_number(out, e->lesson.seconds);
-    rcvi_text_add(out, " %s\n", efforts[e->lesson.exhaustive]);
+    rcvi_text_add_number(out, lesson->seconds);
+    rcvi_text_add(out, " %s\n", efforts[lesson->exhaustive]);
+}
+
+static void print_checksum(rcvi_text *out) {
+    if (!out->failed)
+        rcvi_text_add(out, CHECKSUM "%016llx\n", (unsigned long long)rcvi_hash_bytes(out->bytes, out->length));
+}
+
+void rcvi_wisdom_print_lesson(const char *key, const rcvi_lesson *lesson, rcvi_text *out) {
+    rcvi_text_add(out, SIGNATURE);
+    print_entry(key, lesson, out);
+    print_checksum(out);
 }
 
 rcv_status rcv_wisdom_save(const rcv_context *context, const char *path) {
@@ -277,10 +301,9 @@ rcv_status rcv_wisdom_save(const rcv_context *context, const char *path) {
     rcvi_text_add(&out, SIGNATURE);
     rcvi_global_lock();
     const wisdom *w = context->wisdom;
-    for (size_t i = 0; w && i < w->count; i++) print_entry(&w->entries[i], &out);
+    for (size_t i = 0; w && i < w->count; i++) print_entry(w->entries[i].key, &w->entries[i].lesson, &out);
     rcvi_global_unlock();
-    if (!out.failed)
-        rcvi_text_add(&out, CHECKSUM "%016llx\n", (unsigned long long)rcvi_hash_bytes(out.bytes, out.length));
+    print_checksum(&out);
     char *text = NULL;
     size_t length = out.length;
     RCVI_TRY(rcvi_text_take(&out, &text));

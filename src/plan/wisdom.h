@@ -20,10 +20,20 @@ bool rcvi_wisdom_find(rcv_context *context, const char *key, bool exhaustive, rc
 /* Replaces the lesson of the key, unless that was found with more effort. */
 rcv_status rcvi_wisdom_remember(rcv_context *context, const char *key, const rcvi_lesson *lesson);
 
+/* The same with the cache on disk behind the table (wisdom_cache.c): a lesson that is found there is also remembered. RCV_NO_MEMORY is the only
+ * failure. What is learnt is also written there, unless the file has a lesson of more effort. */
+rcv_status rcvi_wisdom_recall(rcv_context *context, const char *key, bool exhaustive, rcvi_lesson *lesson, bool *found);
+rcv_status rcvi_wisdom_learn(rcv_context *context, const char *key, const rcvi_lesson *lesson);
+
+/* A file with one lesson: as text; and read again, RCV_FORMAT where it is not one of this key. `text` is overwritten. */
+void rcvi_wisdom_print_lesson(const char *key, const rcvi_lesson *lesson, rcvi_text *out);
+rcv_status rcvi_wisdom_read_lesson(rcv_context *context, char *text, size_t length, const char *name, const char *key,
+                                   rcvi_lesson *lesson);
+
 /* Adds the content of a file, all of it or nothing; `text` is overwritten, `name` is for messages. */
 rcv_status rcvi_wisdom_read(rcv_context *context, char *text, size_t length, const char *name);
 
-/* The problem in one line without " : ": cell, sizes, shape, type, device, its kernels and threads, CPU, version. */
+/* The problem in one line without " : ": cell, sizes, shape, type, device, its kernels and threads, processor, libraries, version. */
 rcv_status rcvi_problem_key(const rcvi_problem *problem, char **key);
 
 uint64_t rcvi_hash_bytes(const void *bytes, size_t length);

@@ -28,11 +28,16 @@ static bool has_other_columns(const rcvi_access *a, const rcvi_access *b) {
     return a_first + a->columns <= b_first || b_first + b->columns <= a_first;
 }
 
+/* The end of what is reserved for a buffer, which does not depend on the sizes of a call. */
+static size_t reserved_end(const rcvi_program *program, const rcvi_buffer *buffer) {
+    return buffer->arena_bytes ? buffer->arena_offset + buffer->arena_bytes : rcvi_buffer_end(program, buffer);
+}
+
 /* Do two buffers of the arena share bytes? They may, with lifetimes that do not overlap. */
 static bool share_memory(const rcvi_program *program, int a, int b) {
     const rcvi_buffer *x = &program->buffers[a], *y = &program->buffers[b];
     if (x->role != RCVI_ARENA || y->role != RCVI_ARENA) return false;
-    return x->arena_offset < rcvi_buffer_end(program, y) && y->arena_offset < rcvi_buffer_end(program, x);
+    return x->arena_offset < reserved_end(program, y) && y->arena_offset < reserved_end(program, x);
 }
 
 bool rcvi_accesses_conflict(const rcvi_program *program, const rcvi_access *a, const rcvi_access *b) {

@@ -4,7 +4,11 @@
  * buffer that moves with the iterations, or is used outside of the loop too, is live during the whole loop. That covers what one iteration
  * passes to the next: it was written before the loop, or the verifier refuses it. A step that is not due leaves a buffer as it was, so
  * buffers of timed steps are live during the loops around them as well. Buffers computed from the parameters outlive the call: they are
- * always live. */
+ * always live.
+ *
+ * The reserve is the beginning of the arena: what the forward pass keeps for the backward pass. No other buffer shares its bytes, and the
+ * backward pass only reads it (the verifier checks that): so several forward passes with a reserve each may precede their backward
+ * passes, and a backward pass may be repeated. */
 #include "program/program.h"
 
 #include <stdlib.h>
@@ -112,17 +116,39 @@ static size_t remove_dead(rcvi_buffer **live, size_t count, int step) {
     return left;
 }
 
-/* First fit: each buffer, at the start of its lifetime, gets the lowest free offset. `live`, scratch, is sorted by offset. */
-static rcv_status assign_offsets(rcvi_program *program, rcvi_buffer *const *sorted, size_t count, rcvi_buffer **live) {
-    size_t live_count = 0;
-    program->arena_bytes = 0;
+static size_t align(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+/* Places what the backward pass reads of the forward pass, one buffer after the other. */
+static rcv_status assign_reserve(rcvi_program *program, rcvi_buffer *const *sorted, size_t count) {
+    size_t offset = 0;
     for (size_t b = 0; b < count; b++) {
         rcvi_buffer *buffer = sorted[b];
-        size_t bytes = (size_t)buffer->count * rcvi_element_bytes(program, buffer->element), offset = 0, at = 0;
+        size_t bytes = (size_t)buffer->count * rcvi_element_bytes(program, buffer->element);
+        if (!buffer->kept) continue;
+        if (offset > SIZE_MAX / 4 - bytes)
+            return rcvi_fail(RCV_INVALID, "the plan needs more memory than an address can name");
+        buffer->arena_offset = offset;
+        buffer->arena_bytes = bytes;
+        offset = align(offset + bytes);
+    }
+    program->reserve_bytes = offset;
+    return RCV_OK;
+}
+
+/* First fit: each buffer, at the start of its lifetime, gets the lowest free offset after the reserve. `live`, scratch, is sorted by
+ * offset. */
+static rcv_status assign_offsets(rcvi_program *program, rcvi_buffer *const *sorted, size_t count, rcvi_buffer **live) {
+    size_t live_count = 0;
+    RCVI_TRY(assign_reserve(program, sorted, count));
+    program->arena_bytes = program->reserve_bytes;
+    for (size_t b = 0; b < count; b++) {
+        rcvi_buffer *buffer = sorted[b];
+        size_t bytes = (size_t)buffer->count * rcvi_element_bytes(program, buffer->element), at = 0;
+        size_t offset = program->reserve_bytes;
+        if (buffer->kept) continue;
         live_count = remove_dead(live, live_count, buffer->first);
         for (; at < live_count && live[at]->arena_offset < offset + bytes; at++) {
-            size_t end = rcvi_buffer_end(program, live[at]);
-            end = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            size_t end = align(rcvi_buffer_end(program, live[at]));
             if (end > offset) offset = end;
         }
         if (offset > SIZE_MAX / 4 - bytes) {
@@ -131,6 +157,7 @@ static rcv_status assign_offsets(rcvi_program *program, rcvi_buffer *const *sort
         for (size_t i = live_count++; i > at; i--) live[i] = live[i - 1];
         live[at] = buffer;
         buffer->arena_offset = offset;
+        buffer->arena_bytes = bytes;
         if (offset + bytes > program->arena_bytes) program->arena_bytes = offset + bytes;
     }
     return RCV_OK;
@@ -142,7 +169,11 @@ rcv_status rcvi_program_lay_out(rcvi_program *program) {
     extend_deferrable(program);
     for (size_t b = 0; b < program->buffer_count; b++) {
         rcvi_buffer *buffer = &program->buffers[b];
-        if (buffer->lasting && buffer->first <= buffer->last) extend(buffer, 0, (int)program->step_count);
+        int forward = (int)program->forward_count, last = (int)program->step_count;
+        if (buffer->lasting && buffer->first <= buffer->last) extend(buffer, 0, last);
+        buffer->kept =
+            buffer->role == RCVI_ARENA && !buffer->lasting && buffer->first < forward && buffer->last >= forward;
+        if (buffer->kept) extend(buffer, 0, last);
     }
     size_t count;
     rcvi_buffer **sorted = sort_by_first(program, &count);

@@ -9,7 +9,8 @@ static void print_view(const rcvi_program *program, const rcvi_view *view, rcvi_
     rcvi_text_add(out, "%s[%lld", program->buffers[view->buffer].name, (long long)view->offset);
     if (view->stride) rcvi_text_add(out, "%+lld*i", (long long)view->stride);
     if (view->outer) rcvi_text_add(out, "%+lld*o", (long long)view->outer);
-    if (view->wrap) rcvi_text_add(out, "%+lld*((t+%d)%%%d)", (long long)view->slot, view->phase, view->wrap);
+    if (view->wrap)
+        rcvi_text_add(out, "%+lld*((t+%lld)%%%d)", (long long)view->slot, (long long)view->phase, view->wrap);
     rcvi_text_add(out, "; %lld,%lld]", (long long)view->row, (long long)view->column);
 }
 
@@ -107,7 +108,8 @@ static void print_operands(const rcvi_program *program, const rcvi_step *step, r
 }
 
 void rcvi_program_print(const rcvi_program *program, rcvi_text *out) {
-    static const char *const elements[] = {"real", "byte", "index", "packed", "activation"};
+    static const char *const elements[] = {"real",    "byte",    "index",   "packed",  "activation",
+                                           "float32", "float64", "float16", "bfloat16"};
     rcvi_text_add(out, "schedule %s, %s, arena %zu bytes\n", program->options.schedule,
                   rcv_dtype_name(program->options.dtype), program->arena_bytes);
     for (size_t b = 0; b < program->buffer_count; b++) {
@@ -118,7 +120,7 @@ void rcvi_program_print(const rcvi_program *program, rcvi_text *out) {
         } else if (buffer->role == RCVI_ARENA) {
             rcvi_text_add(out, " at %zu, steps %d to %d\n", buffer->arena_offset, buffer->first, buffer->last);
         } else {
-            rcvi_text_add(out, ", the caller's\n");
+            rcvi_text_add(out, ", the caller's%s\n", buffer->is_batch_major ? ", batch-major" : "");
         }
     }
     int ends[2] = {-1, -1};

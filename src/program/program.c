@@ -29,6 +29,7 @@ void rcvi_program_init(rcvi_program *program, const rcv_net *net, const rcv_plan
                        const rcvi_rungs *rungs, const rcvi_machine *machine) {
     *program = (rcvi_program){
         .net = net, .options = *options, .rungs = *rungs, .machine = *machine, .layer = RCVI_NONE, .time = {.span = 1}};
+    program->sizes = (rcvi_sizes){.steps = options->steps, .batch = options->batch};
     rcvi_pool_init(&program->pool, net->context);
 }
 
@@ -47,6 +48,9 @@ size_t rcvi_element_bytes(const rcvi_program *program, rcvi_element element) {
     case RCVI_REAL: return rcv_dtype_bytes(rcvi_dtype_is_narrow(dtype) ? RCV_FLOAT32 : dtype);
     case RCVI_PACKED:
     case RCVI_ACTIVATION: return rcv_dtype_bytes(dtype);
+    case RCVI_AS_FLOAT32: return 4;
+    case RCVI_AS_FLOAT16:
+    case RCVI_AS_BFLOAT16: return 2;
     case RCVI_BYTE: return 1;
     default: return 8;
     }
@@ -86,22 +90,48 @@ int64_t rcvi_program_packed(rcvi_program *program, int64_t columns, int64_t dept
                                 round_up(depth, program->machine.group), 1);
 }
 
+rcvi_element rcvi_program_declared(const rcvi_program *program, rcv_array_type declared) {
+    static const rcvi_element elements[] = {[RCV_AS_PLAN] = RCVI_REAL,
+                                            [RCV_AS_FLOAT32] = RCVI_AS_FLOAT32,
+                                            [RCV_AS_FLOAT64] = RCVI_AS_FLOAT64,
+                                            [RCV_AS_FLOAT16] = RCVI_AS_FLOAT16,
+                                            [RCV_AS_BFLOAT16] = RCVI_AS_BFLOAT16};
+    rcv_dtype dtype = program->options.dtype;
+    if (declared == (dtype == RCV_FLOAT64 ? RCV_AS_FLOAT64 : RCV_AS_FLOAT32)) return RCVI_REAL;
+    bool narrow = rcvi_dtype_is_narrow(dtype) && (int)declared == 1 + (int)dtype;
+    return narrow ? RCVI_ACTIVATION : elements[declared];
+}
+
 int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index) {
     for (size_t i = 0; i < program->external_count; i++) {
         const rcvi_buffer *buffer = &program->buffers[program->externals[i]];
         if (buffer->role == role && buffer->index == index) return program->externals[i];
     }
     const rcv_net *net = program->net;
-    int64_t steps = program->options.steps, batch = program->options.batch, count = 0;
-    rcvi_element element = RCVI_REAL;
-    const char *state = "";
+    int64_t steps = program->sizes.steps, batch = program->sizes.batch, count = 0;
+    rcvi_element element = RCVI_REAL, data = rcvi_program_declared(program, program->options.data);
+    bool by_step = false; /* it has rows for every step and sequence */
+    const char *part = "";
     switch (role) {
     case RCVI_PARAMETERS:
-    case RCVI_DPARAMETERS: count = net->parameter_elements; break;
+    case RCVI_DPARAMETERS:
+        element = rcvi_program_declared(program, role == RCVI_PARAMETERS ? program->options.parameters
+                                                                         : program->options.gradients);
+        count = program->options.separate_parameters ? net->parameters[index].count : net->parameter_elements;
+        if (program->options.separate_parameters) part = net->parameters[index].name;
+        break;
     case RCVI_X:
-    case RCVI_DX: count = rcvi_program_product(program, steps, batch, net->options.input); break;
+    case RCVI_DX:
+        count = rcvi_program_product(program, steps, batch, net->options.input);
+        element = data;
+        by_step = true;
+        break;
     case RCVI_Y:
-    case RCVI_DY: count = rcvi_program_product(program, steps, batch, rcv_net_output(net)); break;
+    case RCVI_DY:
+        count = rcvi_program_product(program, steps, batch, rcv_net_output(net));
+        element = data;
+        by_step = true;
+        break;
     case RCVI_LENGTHS:
         count = batch;
         element = RCVI_INDEX;
@@ -109,18 +139,37 @@ int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index) {
     case RCVI_RESETS:
         count = rcvi_program_product(program, steps, batch, 1);
         element = RCVI_BYTE;
+        by_step = true;
         break;
-    default: count = rcvi_program_product(program, net->states[index].total, batch, 1); state = net->states[index].name;
+    default:
+        count = rcvi_program_product(program, net->states[index].total, batch, 1);
+        element = rcvi_program_declared(program, program->options.states);
+        part = net->states[index].name;
     }
     int buffer = rcvi_program_buffer(program, role, index, element, count, "%s%s%s", rcvi_roles[role].name,
-                                     *state ? "." : "", state);
+                                     *part ? "." : "", part);
     if (!rcvi_grow(program->pool.context, &program->externals, &program->external_capacity, program->external_count + 1,
                    sizeof *program->externals)) {
         program->failed = true;
     }
     if (program->failed) return RCVI_NONE;
+    program->buffers[buffer].is_batch_major = by_step && program->options.batch_major;
     program->externals[program->external_count++] = buffer;
     return buffer;
+}
+
+bool rcvi_program_is_one_array(const rcvi_program *program, int64_t offset, int64_t other) {
+    return !program->options.separate_parameters ||
+           rcvi_net_tensor_at(program->net, offset) == rcvi_net_tensor_at(program->net, other);
+}
+
+rcvi_view rcvi_program_parameters(rcvi_program *program, rcvi_role role, int64_t offset, int64_t columns) {
+    const rcv_net *net = program->net;
+    bool separate = program->options.separate_parameters;
+    size_t tensor = separate ? rcvi_net_tensor_at(net, offset) : 0;
+    int buffer = rcvi_program_external(program, role, tensor);
+    if (separate) offset -= net->parameters[tensor].offset;
+    return (rcvi_view){.buffer = buffer, .offset = offset, .row = columns, .column = 1};
 }
 
 int64_t rcvi_program_row(const rcvi_program *program, int64_t columns) {
@@ -161,7 +210,7 @@ bool rcvi_step_is_due(const rcvi_program *program, const rcvi_step *step, int64_
     *span = 1;
     *time = when->timed ? when->base + inner * when->inner + outer * when->outer : inner;
     if (!when->timed) return true;
-    int64_t left = program->options.steps - *time;
+    int64_t left = program->sizes.steps - *time;
     *span = when->span < left ? when->span : left;
     return *time >= 0 && left > 0;
 }
@@ -172,6 +221,26 @@ static rcvi_access *access_view(rcvi_access *accesses, int *count, const rcvi_vi
     *access = (rcvi_access){view, rows, columns, written, read, true, use};
     if (view->buffer != RCVI_NONE) ++*count;
     return access;
+}
+
+/* Programs that were not verified yet may name operands that are not there. */
+static void mark(const rcvi_map *map, bool *operands, int index) {
+    if (index >= 0 && index < map->operand_count) operands[index] = true;
+}
+
+/* Which operands of a map are written, and which are read. A value that was stored before is read from its register, never from the view. */
+static void find_uses(const rcvi_map *map, bool *written, bool *read) {
+    memset(written, 0, (size_t)map->operand_count * sizeof *written);
+    memset(read, 0, (size_t)map->operand_count * sizeof *read);
+    for (int p = 0; p < map->product_count; p++) mark(map, written, map->products[p].out);
+    for (int k = 0; k < map->store_count; k++) mark(map, written, map->stores[k].out);
+    for (int k = 0; k < map->instruction_count; k++) {
+        const rcvi_instruction *instruction = &map->instructions[k];
+        mark(map, written, instruction->out);
+        for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
+            if (instruction->from[a] == RCVI_FROM_VIEW) mark(map, read, instruction->source[a]);
+        }
+    }
 }
 
 static int map_accesses(const rcvi_step *step, rcvi_access *accesses) {
@@ -194,20 +263,11 @@ static int map_accesses(const rcvi_step *step, rcvi_access *accesses) {
                 access_view(accesses, &count, b, 1, b->row, false, true, RCVI_USE_OTHER)->spans = false;
         }
     }
-    for (int i = 0; i < map->operand_count; i++) {
-        bool written = false, read = false;
-        for (int p = 0; p < map->product_count; p++) written |= map->products[p].out == i;
-        for (int k = 0; k < map->store_count; k++) written |= map->stores[k].out == i;
-        for (int k = 0; k < map->instruction_count; k++) {
-            const rcvi_instruction *instruction = &map->instructions[k];
-            written |= instruction->out == i;
-            for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
-                /* a value that was stored before is read from its register, never from the view */
-                read |= instruction->from[a] == RCVI_FROM_VIEW && instruction->source[a] == i;
-            }
-        }
-        access_view(accesses, &count, &map->operands[i], step->rows, step->columns, written, read, RCVI_USE_VALUE);
-    }
+    bool written[RCVI_MAX_OPERANDS], read[RCVI_MAX_OPERANDS];
+    find_uses(map, written, read);
+    for (int i = 0; i < map->operand_count; i++)
+        access_view(accesses, &count, &map->operands[i], step->rows, step->columns, written[i], read[i],
+                    RCVI_USE_VALUE);
     return count;
 }
 
@@ -253,9 +313,9 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
         access_view(accesses, &count, &step->b, 1, columns, false, true,
                     RCVI_USE_OTHER); /* lengths, where there are any */
         break;
-    case RCVI_STEP_PACK:
+    case RCVI_STEP_PACK: /* which rounds, as products do */
         access_whole(accesses, &count, &step->out, true);
-        access_view(accesses, &count, &step->a, rows, columns, false, true, RCVI_USE_OTHER);
+        access_view(accesses, &count, &step->a, rows, columns, false, true, RCVI_USE_OPERAND);
         break;
     case RCVI_STEP_COMMUNICATE: /* later steps on the same gradients may not move before it */
         access_view(accesses, &count, &step->out, rows, columns, true, true, RCVI_USE_OTHER);
@@ -266,7 +326,7 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
         access_whole(accesses, &count, &step->b, false);
         break;
     default:
-        access_view(accesses, &count, &step->out, rows, columns, true, false, RCVI_USE_VALUE);
+        access_view(accesses, &count, &step->out, rows, columns, true, step->accumulate, RCVI_USE_VALUE);
         access_view(accesses, &count, &step->a, rows, columns, false, true, RCVI_USE_VALUE);
         access_view(accesses, &count, &step->b, rows, columns, false, true, RCVI_USE_VALUE);
         access_view(accesses, &count, &step->mask, rows, 1, false, true, RCVI_USE_OTHER);
@@ -277,7 +337,7 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
 bool rcvi_step_is_deferrable(const rcvi_program *program, const rcvi_step *step) {
     bool sums = step->kind == RCVI_STEP_GEMM || step->kind == RCVI_STEP_REDUCE;
     if (step->when == RCVI_WHEN_PARAMETERS_CHANGED) return true;
-    return sums && program->buffers[step->out.buffer].role == RCVI_DPARAMETERS;
+    return sums && rcvi_buffer_is_gradient(&program->buffers[step->out.buffer]);
 }
 
 bool rcvi_program_is_persistent(const rcvi_program *program, size_t loop) {

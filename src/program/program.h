@@ -13,8 +13,19 @@
 
 /* Element types. RCVI_REAL: the plan's float type (float for the 16-bit types and tfloat32). RCVI_BYTE: uint8. RCVI_INDEX: int64.
  * RCVI_PACKED: of packed matrices (16 bits for a 16-bit type). RCVI_ACTIVATION: values that a plan of a 16-bit type stores in that type
- * (else the same as RCVI_REAL). */
-typedef enum { RCVI_REAL, RCVI_BYTE, RCVI_INDEX, RCVI_PACKED, RCVI_ACTIVATION } rcvi_element;
+ * (else the same as RCVI_REAL). The last ones: of the caller's arrays that are declared in another type; only copies, selections and fills
+ * touch them. A copy that accumulates adds in the wider of its two types. */
+typedef enum {
+    RCVI_REAL,
+    RCVI_BYTE,
+    RCVI_INDEX,
+    RCVI_PACKED,
+    RCVI_ACTIVATION,
+    RCVI_AS_FLOAT32,
+    RCVI_AS_FLOAT64,
+    RCVI_AS_FLOAT16,
+    RCVI_AS_BFLOAT16
+} rcvi_element;
 
 /* May a plan of a 16-bit type round what a buffer holds? States, accumulators and the caller's arrays stay exact. Products round their
  * operands anyway: where a buffer is read only as an operand of products and as a factor of gradients, storing it rounded changes no
@@ -31,8 +42,10 @@ typedef struct {
     int64_t group;           /* the depth of packed matrices is padded to a multiple of this */
     const char *vendor;      /* the vendor library's name and version, or NULL where there is none */
     const char *no_vendor;   /* then: a sentence that says why, or NULL where the build has none */
+    const char *no_compiler; /* why no kernels can be compiled for a cell; NULL: they can, or need not be */
     const char *kernels;     /* name of the kernel set in use; on a GPU its architecture */
-    const char *processor;   /* its name; NULL: the CPU's */
+    const char *processor;   /* a GPU's name, with the parts in use; NULL: the CPU */
+    const char *libraries;   /* versions of the driver and of libraries that a plan's speed depends on; NULL: none */
     bool gpu;                /* steps are launches, not shared by threads; operands of products have the plan's type */
     int64_t max_sum_columns; /* a map with at most so many columns may hold sums over them; 0: no map may */
     /* A product outside of loops of at least so many multiply-adds is better a gemm step, by the library, than part of a
@@ -46,7 +59,7 @@ typedef struct {
  * that writes to one is skipped. */
 typedef enum {
     RCVI_ARENA,
-    RCVI_PARAMETERS,
+    RCVI_PARAMETERS, /* `index`: 0, the flat array; or the tensor, where the options separate parameters */
     RCVI_X,
     RCVI_LENGTHS,
     RCVI_RESETS,
@@ -59,7 +72,7 @@ typedef enum {
     RCVI_DX,          /* optional */
     RCVI_DINITIAL,    /* optional */
     RCVI_DRESTART,    /* optional */
-    RCVI_DPARAMETERS, /* optional */
+    RCVI_DPARAMETERS, /* optional; `index` as of the parameters */
     RCVI_ROLE_COUNT
 } rcvi_role;
 
@@ -75,11 +88,18 @@ typedef struct {
     size_t index;
     rcvi_element element;
     rcvi_rounding rounding;
-    int64_t count;       /* elements */
+    int64_t count; /* elements */
+    bool
+        is_batch_major; /* of the caller's: row t * batch + b lies at b * steps + t; only copies and selections of all rows, and
+                            RCVI_STEP_BOUNDARY, touch it */
+    rcvi_role replaces;  /* of the arena: it holds these, in the plan's type (convert.c); else RCVI_ARENA */
+    int theirs;          /* then: the caller's buffer */
     bool lasting;        /* computed from the parameters, and kept from call to call */
+    bool kept;           /* written in the forward pass and read in the backward pass: it lies in the reserve */
     bool distant;        /* read long after it is written: it stays in cache only if all such buffers fit */
     int first, last;     /* lifetime, in steps; first > last: unused */
     size_t arena_offset; /* bytes */
+    size_t arena_bytes;  /* reserved for it, for the largest call; 0: it has no place yet */
 } rcvi_buffer;
 
 /* A matrix inside a buffer: element (r, c) at offset + i * stride + o * outer + ((t + phase) mod wrap) * slot +
@@ -89,7 +109,8 @@ typedef struct {
     int64_t offset, stride, outer;
     int64_t row, column; /* 0 repeats one row (a bias) or one column (a value of size one) */
     int64_t slot;
-    int wrap, phase; /* wrap 0: no slots; phase >= 0 */
+    int64_t phase; /* >= 0 */
+    int wrap;      /* 0: no slots */
 } rcvi_view;
 
 typedef enum {
@@ -170,13 +191,19 @@ typedef struct {
 
 typedef struct {
     rcvi_step_kind kind;
-    enum { RCVI_ALWAYS, RCVI_WHEN_OVERWRITING, RCVI_WHEN_RESTART_IS_INITIAL, RCVI_WHEN_PARAMETERS_CHANGED } when;
+    enum {
+        RCVI_ALWAYS,
+        RCVI_WHEN_OVERWRITING,
+        RCVI_WHEN_ADDING, /* a fill with zeros to which later steps add; not where a device stores what they would add */
+        RCVI_WHEN_RESTART_IS_INITIAL,
+        RCVI_WHEN_PARAMETERS_CHANGED
+    } when;
     size_t state; /* of RCVI_WHEN_RESTART_IS_INITIAL */
     rcvi_time time;
     int layer, direction; /* that it belongs to; layer RCVI_NONE: to none */
     int64_t rows, columns;
     rcvi_view out, a, b, mask; /* buffer is RCVI_NONE where there is none */
-    bool accumulate;
+    bool accumulate;           /* add to out; a copy of gradients: unless the call overwrites them */
     union {
         struct {
             int64_t count;
@@ -213,10 +240,18 @@ typedef struct {
     };
 } rcvi_step;
 
+/* Time steps and sequences. */
+typedef struct {
+    int64_t steps, batch;
+} rcvi_sizes;
+
 typedef struct {
     rcvi_pool pool;
     const rcv_net *net;
-    rcv_plan_options options; /* schedule: the plan string */
+    rcv_plan_options options; /* schedule: the plan string; steps and batch: the most that a call may have */
+    rcvi_sizes
+        sizes; /* that its numbers are for: those of a call (sizes.h). What a schedule decides depends on the options alone */
+    int64_t chunks[2]; /* time steps of a chunk, in each pass, where loops go over chunks; else 0 */
     rcvi_rungs rungs;
     rcvi_machine machine;
     rcvi_buffer *buffers;
@@ -230,8 +265,9 @@ typedef struct {
     int open_loop_count;
     int layer, direction; /* marked on the steps that are written */
     rcvi_time time;       /* the same */
-    size_t arena_bytes;
-    bool failed; /* out of memory, or a size past 64 bits; see `oversized` */
+    size_t arena_bytes;   /* the reserve comes first */
+    size_t reserve_bytes; /* of kept buffers */
+    bool failed;          /* out of memory, or a size past 64 bits; see `oversized` */
     bool oversized;
 } rcvi_program;
 
@@ -245,6 +281,13 @@ int rcvi_program_buffer(rcvi_program *program, rcvi_role role, size_t index, rcv
                         const char *format, ...) __attribute__((format(printf, 6, 7)));
 /* The buffer of one of the caller's arrays; made by the first call. */
 int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index);
+/* The element type of the caller's arrays that are declared so. */
+rcvi_element rcvi_program_declared(const rcvi_program *program, rcv_array_type declared);
+/* A matrix of so many columns in the parameters or in their gradients (role), from this element of the flat array on: in that array or, where
+ * the options separate parameters, in the tensor that has the element. The matrix lies in one tensor. */
+rcvi_view rcvi_program_parameters(rcvi_program *program, rcvi_role role, int64_t offset, int64_t columns);
+/* Are these elements of the flat array in one array of the caller? Only then can one step use matrices that begin there as one matrix. */
+bool rcvi_program_is_one_array(const rcvi_program *program, int64_t offset, int64_t other);
 /* a * b * c elements; past 64 bits the program has failed and is oversized. */
 int64_t rcvi_program_product(rcvi_program *program, int64_t a, int64_t b, int64_t c);
 void rcvi_program_step(rcvi_program *program, const rcvi_step *step);
@@ -280,6 +323,14 @@ bool rcvi_step_is_deferrable(const rcvi_program *program, const rcvi_step *step)
 
 struct rcvi_access;
 
+/* Does the buffer hold gradients of parameters: the caller's, or the sums in place of them? */
+static inline bool rcvi_buffer_is_gradient(const rcvi_buffer *buffer) {
+    return buffer->role == RCVI_DPARAMETERS || buffer->replaces == RCVI_DPARAMETERS;
+}
+/* Where parameters or their gradients are declared in another type: gives the steps that cannot use the caller's arrays buffers of the plan's
+ * own type, which copies fill, or are copied from. */
+void rcvi_program_convert(rcvi_program *program);
+
 /* Where the options have signals: inserts a signal step after the last step that writes to the gradients of a layer's parameters; and one for
  * the first parameters of the first layer (rcvi_first_layer_split). */
 void rcvi_program_communicate(rcvi_program *program);
@@ -289,7 +340,7 @@ void rcvi_program_communicate(rcvi_program *program);
 void rcvi_program_narrow(rcvi_program *program);
 /* May this sum of a product end in activations, or start from them? Those that scans read, where the machine rounds them. */
 bool rcvi_program_rounds_sum(const rcvi_program *program, const rcvi_step *step, const struct rcvi_access *access);
-/* Computes lifetimes and arena offsets; sets arena_bytes. */
+/* Computes lifetimes and arena offsets; sets arena_bytes and reserve_bytes. */
 rcv_status rcvi_program_lay_out(rcvi_program *program);
 /* Part of verification: no two buffers of the arena with overlapping lifetimes share bytes. */
 rcv_status rcvi_program_check_arena(const rcvi_program *program);

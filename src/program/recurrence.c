@@ -423,7 +423,7 @@ static int64_t steps_to(int64_t distance, int64_t each) {
 }
 
 int64_t rcvi_recurrence_due(const rcvi_program *program, const rcvi_recurrence *r, int64_t outer, int64_t *first) {
-    int64_t steps = program->options.steps, start = r->time.base + outer * r->time.outer, inner = r->time.inner;
+    int64_t steps = program->sizes.steps, start = r->time.base + outer * r->time.outer, inner = r->time.inner;
     int64_t low = 0, high = r->count;
     if (r->time.timed && inner == 0) high = start >= 0 && start < steps ? high : 0;
     if (r->time.timed && inner > 0) low = steps_to(-start, inner), high = steps_to(steps - start, inner);

@@ -8,7 +8,7 @@ enum { SHOWN = 40, MAX_DIGITS = 12 }; /* bytes of a wrong text in a sentence; di
 
 /* ---- the table ---- */
 
-enum { MAX_ARGUMENTS = 2, MAX_NEEDS = 3 };
+enum { MAX_ARGUMENTS = 2, MAX_NEEDS = 3, MAX_EXCLUDES = 3 };
 
 typedef enum { ANY_DEVICE, CPU_ONLY, GPU_ONLY } devices;
 
@@ -37,9 +37,9 @@ typedef struct {
     argument arguments[MAX_ARGUMENTS];
     const char *form; /* how it is written, for messages; of rungs with arguments */
     devices devices;
-    bool runs_naive;                         /* changes how a program is run, not the program: naive may have it */
-    const char *needs[MAX_NEEDS], *excludes; /* names of rungs */
-    const char *reason;                      /* the sentence where it lacks a rung, or has an excluded one */
+    bool runs_naive; /* changes how a program is run, not the program: naive may have it */
+    const char *needs[MAX_NEEDS], *excludes[MAX_EXCLUDES]; /* names of rungs */
+    const char *reason; /* the sentence where it lacks a rung, or has an excluded one */
 } rung;
 
 #define LARGEST INT64_C(1000000000)
@@ -61,12 +61,12 @@ static const rung rungs[] = {
                    {ARGUMENT(NUMBER, "forward", forward), .most = LARGEST}},
      .form = "combine(steps=8), combine(steps=all) or combine(steps=8,forward=1)"},
     {FLAG(fuse)},
-    {FLAG(pack), .excludes = "transpose", .reason = "pack and transpose are two layouts: choose one"},
+    {FLAG(pack), .excludes = {"transpose"}, .reason = "pack and transpose are two layouts: choose one"},
     {FLAG(transpose)},
     {FLAG(wavefront), .arguments = {{ARGUMENT(WORD, "forward", forward_wave)}},
      .form = "wavefront or wavefront(forward)"},
     {FLAG(scan), .arguments = {{ARGUMENT(WORD, "newton", newton), .devices = GPU_ONLY}}, .form = "scan or scan(newton)",
-     .excludes = "wavefront",
+     .excludes = {"wavefront"},
      .reason = "scan takes a layer through all steps of a chunk in parts, a wavefront all layers at once: choose one"},
     {FLAG(blas), .devices = CPU_ONLY},
     {BY_ARGUMENT(recompute), .arguments = {{ARGUMENT(NUMBER, "every", recompute), .most = LARGEST}},
@@ -80,6 +80,8 @@ static const rung rungs[] = {
      .reason = "a persistent kernel keeps packed weights and fused maps: add combine, fuse and pack"},
     {FLAG(cluster), .devices = GPU_ONLY, .runs_naive = true, .needs = {"persistent"},
      .reason = "clusters are of a persistent kernel: add persistent"},
+    {FLAG(interpret), .devices = GPU_ONLY, .runs_naive = true, .excludes = {"pack", "scan", "persistent"},
+     .reason = "interpret compiles no kernels, and pack, scan and persistent need some: leave these out, or interpret"},
     {BY_ARGUMENT(streams), .arguments = {{ARGUMENT(NUMBER, NULL, streams), .most = 16, .usual = 1}},
      .form = "streams(4)", .devices = GPU_ONLY, .runs_naive = true},
     {BY_ARGUMENT(gemm), .arguments = {{ARGUMENT(NUMBER, "choice", choice), .most = 15}}, .form = "gemm(choice=1)",
@@ -198,7 +200,8 @@ bool rcvi_rungs_exceed(const rcvi_rungs *g, const rcvi_rungs *allowed, char name
 rcv_status rcvi_rungs_check_combination(const rcvi_rungs *g) {
     for (size_t i = 1; i < RUNGS; i++) {
         const rung *r = &rungs[i];
-        bool wrong = r->excludes && has(g, r->excludes);
+        bool wrong = false;
+        for (int k = 0; k < MAX_EXCLUDES && r->excludes[k]; k++) wrong |= has(g, r->excludes[k]);
         for (int k = 0; k < MAX_NEEDS && r->needs[k]; k++) wrong |= !has(g, r->needs[k]);
         if (wrong && is_on(g, r)) return rcvi_fail(RCV_UNSUPPORTED, "%s", r->reason);
     }

@@ -35,6 +35,7 @@ typedef struct {
     bool persistent;   /* on a GPU: a time loop is one kernel that keeps its weights on the chip */
     int64_t parts;   /* with persistent: bfloat16 terms of a split float32 operand; 1: not split; 0: RCVI_USUAL_PARTS */
     bool cluster;    /* with persistent: blocks of a cluster hold a layer's weights and exchange by shared memory */
+    bool interpret;  /* on a GPU: maps by a kernel of the library that reads their operations: none is compiled */
     bool graph;      /* on a GPU: a pass is captured once and launched as a CUDA graph */
     int64_t threads; /* at least 1 */
     bool split_rows; /* threads split the batch, else features */

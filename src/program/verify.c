@@ -57,7 +57,7 @@ static bool due_range(const rcvi_program *program, const rcvi_step *step, int64_
     *first = 0;
     *last = count - 1;
     if (!step->time.timed || step->time.inner == 0) return rcvi_step_is_due(program, step, 0, outer, &time, &span);
-    int64_t start = step->time.base + outer * step->time.outer, steps = program->options.steps;
+    int64_t start = step->time.base + outer * step->time.outer, steps = program->sizes.steps;
     int64_t move = step->time.inner > 0 ? step->time.inner : -step->time.inner;
     int64_t before = step->time.inner > 0 ? -start : start - steps + 1; /* steps until it is due, and while it is */
     int64_t until = step->time.inner > 0 ? steps - 1 - start : start;
@@ -107,6 +107,14 @@ static bool is_multiplied(const rcvi_step *step, const rcvi_access *access) {
     return of_map || step->kind == RCVI_STEP_GEMM || step->kind == RCVI_STEP_PACK;
 }
 
+/* Does the step go through all rows of a batch-major array, in the order of steps? */
+static bool takes_batch_major(const rcvi_program *program, const rcvi_step *step, const rcvi_view *view) {
+    bool whole = (step->kind == RCVI_STEP_COPY || step->kind == RCVI_STEP_SELECT) && !step->time.timed &&
+                 step->rows == program->sizes.steps * program->sizes.batch && view->column == 1;
+    return (whole || (step->kind == RCVI_STEP_BOUNDARY && view == &step->a)) && !view->offset && !view->stride &&
+           !view->outer && !view->wrap;
+}
+
 static rcv_status check_access(verifier *v, int index, const rcvi_access *access, nest around, int loop_end) {
     const rcvi_program *program = v->program;
     const rcvi_step *step = &program->steps[index];
@@ -126,6 +134,8 @@ static rcv_status check_access(verifier *v, int index, const rcvi_access *access
         access->view->column == 1 || (access->view->column == 0 && !multiplied && (!access->written || repeats));
     if (!unit) return wrong(index, name, buffer->name, "needs contiguous columns of");
     if (!fits(program, access, step, around)) return wrong(index, name, buffer->name, "reaches outside");
+    if (access->written && buffer->kept && (size_t)index >= program->forward_count)
+        return wrong(index, name, buffer->name, "of the backward pass writes to the reserve:");
     if (access->written && !role->written) return wrong(index, name, buffer->name, "writes the caller's");
     if (access->written && (access->view->row == 0 && access->rows > 1))
         return wrong(index, name, buffer->name, "writes rows twice in");
@@ -138,6 +148,8 @@ static rcv_status check_access(verifier *v, int index, const rcvi_access *access
     if (access->use == RCVI_USE_OTHER && buffer->element == RCVI_ACTIVATION &&
         !rcvi_program_rounds_sum(program, step, access))
         return wrong(index, name, buffer->name, "needs more than activations hold in");
+    if (buffer->is_batch_major && step->kind != RCVI_STEP_VENDOR && !takes_batch_major(program, step, access->view))
+        return wrong(index, name, buffer->name, "goes through time in the batch-major");
     bool given = !role->written || (buffer->role == RCVI_DPARAMETERS);
     if (access->read && !given && !v->written[access->view->buffer] &&
         !is_written_before(program, index, access->view->buffer, around, loop_end))
@@ -148,6 +160,11 @@ static rcv_status check_access(verifier *v, int index, const rcvi_access *access
 /* Activations pass here as reals; check_access refuses uses that need more. */
 static bool holds(const rcvi_buffer *buffer, rcvi_element expected) {
     return buffer->element == expected || (expected == RCVI_REAL && buffer->element == RCVI_ACTIVATION);
+}
+
+/* Does the step convert what it reads and writes? */
+static bool converts(const rcvi_step *step) {
+    return step->kind == RCVI_STEP_COPY || step->kind == RCVI_STEP_SELECT || step->kind == RCVI_STEP_FILL;
 }
 
 static rcv_status check_elements(const verifier *v, int index) {
@@ -165,7 +182,8 @@ static rcv_status check_elements(const verifier *v, int index) {
                                 : expects_index  ? RCVI_INDEX
                                 : expects_packed ? RCVI_PACKED
                                                  : RCVI_REAL;
-        if (!holds(buffer, expected))
+        bool declared = expected == RCVI_REAL && buffer->element >= RCVI_AS_FLOAT32 && converts(step);
+        if (!holds(buffer, expected) && !declared)
             return wrong(index, rcvi_step_names[step->kind], buffer->name, "expects another element type in");
     }
     return RCV_OK;

@@ -4,8 +4,13 @@
 bool rcvi_emitter_init(rcvi_emitter *e, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_layout *params,
                        const char *label) {
     rcv_context *context = program->pool.context;
-    *e = (rcvi_emitter){
-        .program = program, .graph = graph, .params = params, .label = label, .batch = program->options.batch};
+    *e = (rcvi_emitter){.program = program,
+                        .graph = graph,
+                        .params = params,
+                        .label = label,
+                        .constants = RCVI_NONE,
+                        .dconstants = RCVI_NONE,
+                        .batch = program->sizes.batch};
     e->views = rcvi_new(context, graph->value_count, sizeof *e->views);
     e->live = rcvi_new(context, graph->value_count, sizeof *e->live);
     if (!e->views || !e->live) {
@@ -116,7 +121,8 @@ static void emit_elementwise(rcvi_emitter *e, int value) {
 /* A value as products read it: a learned vector is one row for all sequences, so it is copied to a row for each. */
 static rcvi_view operand_of(rcvi_emitter *e, int value) {
     rcvi_view view = e->views[value];
-    if (e->graph->values[value].operation != RCVI_VECTOR || view.row != 0 || e->batch == 1) return view;
+    if (e->graph->values[value].operation != RCVI_VECTOR || view.row != 0 || e->program->options.batch == 1)
+        return view;
     rcvi_view rows = own_buffer(e, value);
     rcvi_emit_copy(e->program, e->batch, features(e, value), rows, view);
     return rows;
@@ -129,9 +135,9 @@ static void emit_matrix(rcvi_emitter *e, int value) {
     const rcvi_param_layout *param = &e->params[v->index];
     bool transpose = v->operation == RCVI_MATRIX_TRANSPOSE;
     int64_t to = transpose ? param->columns : param->rows, from = transpose ? param->rows : param->columns;
-    int parameters = rcvi_program_external(e->program, RCVI_PARAMETERS, 0);
+    rcvi_view weights = rcvi_program_parameters(e->program, RCVI_PARAMETERS, param->offset, param->columns);
     rcvi_step step = new_step(RCVI_STEP_GEMM, e->batch, to, e->views[value], operand_of(e, v->arguments[0]));
-    step.b = (rcvi_view){.buffer = parameters, .offset = param->offset, .row = param->columns, .column = 1};
+    step.b = weights;
     step.gemm.depth = from;
     step.gemm.transpose_b = !transpose;
     step.gemm.batch = param->blocks;
@@ -141,12 +147,17 @@ static void emit_matrix(rcvi_emitter *e, int value) {
     rcvi_program_step(e->program, &step);
 }
 
+rcvi_view rcvi_emitter_vector(const rcvi_emitter *e, int param) {
+    const rcvi_param_layout *layout = &e->params[param];
+    if (!layout->constant) return rcvi_program_parameters(e->program, RCVI_PARAMETERS, layout->offset, 0);
+    return (rcvi_view){.buffer = e->constants, .offset = layout->offset, .row = 0, .column = 1};
+}
+
 void rcvi_emit_value(rcvi_emitter *e, int value) {
     const rcvi_value *v = &e->graph->values[value];
     if (v->operation == RCVI_NUMBER || v->operation == RCVI_INPUT || v->operation == RCVI_STATE) return;
     if (v->operation == RCVI_VECTOR) {
-        int parameters = rcvi_program_external(e->program, RCVI_PARAMETERS, 0);
-        e->views[value] = (rcvi_view){.buffer = parameters, .offset = e->params[v->index].offset, .column = 1};
+        e->views[value] = rcvi_emitter_vector(e, v->index);
         return;
     }
     if (e->views[value].buffer == RCVI_NONE) e->views[value] = own_buffer(e, value);
@@ -185,10 +196,10 @@ void rcvi_emit_result(rcvi_emitter *e, int value, rcvi_view out) {
 
 /* ---- gradients ---- */
 
-void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_layout *param, int64_t rows, rcvi_view left,
+void rcvi_emit_gradient(const rcvi_emitter *e, const rcvi_param_layout *param, int64_t rows, rcvi_view left,
                         rcvi_view right, int64_t depth) {
-    int target = rcvi_program_external(program, RCVI_DPARAMETERS, 0);
-    rcvi_view out = {.buffer = target, .offset = param->offset, .row = param->columns, .column = 1};
+    rcvi_view out = {.buffer = e->dconstants, .offset = param->offset, .row = param->columns, .column = 1};
+    if (!param->constant) out = rcvi_program_parameters(e->program, RCVI_DPARAMETERS, param->offset, param->columns);
     rcvi_step step;
     if (right.buffer == RCVI_NONE) {
         out.row = rows;
@@ -205,7 +216,7 @@ void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_layout *param, i
         step.gemm.step_b = param->columns;
     }
     step.accumulate = true;
-    rcvi_program_step(program, &step);
+    rcvi_program_step(e->program, &step);
 }
 
 void rcvi_emit_gradients(rcvi_emitter *e) {
@@ -213,6 +224,6 @@ void rcvi_emit_gradients(rcvi_emitter *e) {
         const rcvi_gradient *gradient = &e->graph->gradients[i];
         const rcvi_param_layout *param = &e->params[gradient->param];
         rcvi_view right = gradient->right == RCVI_NONE ? rcvi_no_view() : operand_of(e, gradient->right);
-        rcvi_emit_gradient(e->program, param, param->rows, e->views[gradient->left], right, e->batch);
+        rcvi_emit_gradient(e, param, param->rows, e->views[gradient->left], right, e->batch);
     }
 }

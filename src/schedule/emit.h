@@ -10,6 +10,7 @@ typedef struct {
     const rcvi_graph *graph;
     const rcvi_param_layout *params; /* of the graph's parameters */
     const char *label;               /* prefix of buffers' names */
+    int constants, dconstants;       /* buffers: the row of the constants, and of their gradients; or RCVI_NONE */
     int64_t batch;
     rcvi_view *views; /* [values]: preset for inputs, states and what is kept; others get a buffer of their own */
     bool *live;       /* [values] read by an output, a next state or a gradient */
@@ -24,8 +25,11 @@ void rcvi_emit_value(rcvi_emitter *emitter, int value);
 void rcvi_emit_values(rcvi_emitter *emitter);
 void rcvi_emit_gradients(rcvi_emitter *emitter); /* of the parameters, added to dparameters */
 
-/* A gradient's step: left^T right, or the sum of left's rows, added to dparameters. `depth` rows are summed over. */
-void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_layout *param, int64_t rows, rcvi_view left,
+/* A learned vector or a constant: one row. */
+rcvi_view rcvi_emitter_vector(const rcvi_emitter *emitter, int param);
+/* A gradient's step: left^T right, or the sum of left's rows, added to dparameters or, for a constant, to dconstants. `depth` rows are
+ * summed over. */
+void rcvi_emit_gradient(const rcvi_emitter *emitter, const rcvi_param_layout *param, int64_t rows, rcvi_view left,
                         rcvi_view right, int64_t depth);
 
 /* Single steps. Views are [rows, columns]. */

@@ -7,8 +7,8 @@ bool rcvi_frame_init(rcvi_frame *f, rcvi_program *program) {
     const rcv_plan_options *options = &program->options;
     *f = (rcvi_frame){.program = program,
                       .net = program->net,
-                      .steps = options->steps,
-                      .batch = options->batch,
+                      .steps = program->sizes.steps,
+                      .batch = program->sizes.batch,
                       .training = options->training,
                       .ragged = options->lengths,
                       .resets = options->resets};
@@ -21,6 +21,10 @@ bool rcvi_frame_init(rcvi_frame *f, rcvi_program *program) {
 void rcvi_frame_free(rcvi_frame *f) {
     rcvi_free(f->program->pool.context, f->inputs);
     rcvi_free(f->program->pool.context, f->rows);
+}
+
+bool rcvi_frame_is_in_time_order(const rcvi_frame *f, int64_t layer) {
+    return f->net->options.reverse && layer > 0 && layer < f->net->options.layers;
 }
 
 int64_t rcvi_frame_width(const rcvi_frame *f, int64_t layer) {
@@ -96,18 +100,33 @@ static bool is_operand(const rcvi_graph *graph) {
     return true;
 }
 
+/* May steps use the caller's array itself? Not where it has another type or order than they read and write. */
+static bool is_usable(const rcvi_buffer *buffer) {
+    return !buffer->is_batch_major && (buffer->element == RCVI_REAL || buffer->element == RCVI_ACTIVATION);
+}
+
+/* A buffer in place of the caller's data. Rounding changes nothing in it where the caller's type is the plan's 16-bit type. */
+static int own_buffer(rcvi_frame *f, int64_t slots, int64_t row, rcvi_rounding rounding, const char *name) {
+    int own = rcvi_frame_buffer(f, slots, row, "%s", name);
+    bool rounded = rcvi_program_declared(f->program, f->program->options.data) == RCVI_ACTIVATION;
+    if (!f->program->failed) f->program->buffers[own].rounding = rounded ? RCVI_ROUNDED : rounding;
+    return own;
+}
+
 /* Values of x past a sequence's length may be anything, even NaN: they are replaced by zeros before any product. In a 16-bit type products
- * read a rounded copy anyway: where rows of x are not aligned, it is a padded copy here. */
+ * read a rounded copy anyway: where rows of x are not aligned, it is a padded copy here. x of another type or order is copied too. */
 void rcvi_frame_write_input(rcvi_frame *f) {
     int64_t columns = rcvi_frame_width(f, 0), rows = f->steps * f->batch, row = row_of(f, columns);
     rcvi_view x = rcvi_whole_view(rcvi_program_external(f->program, RCVI_X, 0), columns);
     f->inputs[0] = x.buffer;
     f->rows[0] = columns;
-    bool copied =
-        row != columns && rcvi_dtype_is_narrow(f->program->options.dtype) && is_operand(&f->net->layers[0].forward);
-    if (!f->ragged && !copied) return;
-    int own = rcvi_frame_buffer(f, f->steps, row, f->ragged ? "x.live" : "x.rows");
-    if (!f->program->failed) f->program->buffers[own].rounding = RCVI_ROUNDED_AS_OPERAND;
+    if (f->program->failed) return;
+    bool operand = is_operand(&f->net->layers[0].forward), narrow = rcvi_dtype_is_narrow(f->program->options.dtype);
+    const rcvi_buffer *theirs = &f->program->buffers[x.buffer];
+    bool usable = is_usable(theirs) && (operand || theirs->element == RCVI_REAL);
+    bool padded = row != columns && narrow && operand;
+    if (!f->ragged && !padded && usable) return;
+    int own = own_buffer(f, f->steps, row, RCVI_ROUNDED_AS_OPERAND, f->ragged ? "x.live" : "x.rows");
     if (f->ragged)
         rcvi_emit_select(f->program, rows, columns, rcvi_whole_view(f->length_mask, 1), rcvi_whole_view(own, row), x,
                          rcvi_no_view());
@@ -117,11 +136,29 @@ void rcvi_frame_write_input(rcvi_frame *f) {
     f->rows[0] = row;
 }
 
+/* The output of the last layer: y, or a buffer that rcvi_frame_write_output copies there. */
+static int open_y(rcvi_frame *f, int64_t columns) {
+    int y = rcvi_program_external(f->program, RCVI_Y, 0);
+    if (f->program->failed) return y;
+    rcvi_buffer *theirs = &f->program->buffers[y];
+    if (!is_usable(theirs)) return own_buffer(f, f->steps, columns, RCVI_EXACT, "y.own");
+    if (theirs->element == RCVI_ACTIVATION) theirs->rounding = RCVI_ROUNDED;
+    return y;
+}
+
+void rcvi_frame_write_output(rcvi_frame *f) {
+    int64_t layers = f->net->options.layers, columns = f->rows[layers];
+    int y = rcvi_program_external(f->program, RCVI_Y, 0);
+    if (f->program->failed || f->inputs[layers] == y) return;
+    rcvi_emit_copy(f->program, f->steps * f->batch, columns, rcvi_whole_view(y, columns),
+                   rcvi_whole_view(f->inputs[layers], columns));
+}
+
 /* Between layers the output is an activation, unless dropout follows: then the result of dropout is. */
 void rcvi_frame_open_output(rcvi_frame *f, int64_t layer) {
     f->rows[layer + 1] = rcvi_frame_width(f, layer + 1);
     if (layer + 1 == f->net->options.layers) {
-        f->inputs[layer + 1] = rcvi_program_external(f->program, RCVI_Y, 0);
+        f->inputs[layer + 1] = open_y(f, f->rows[layer + 1]);
         return;
     }
     f->rows[layer + 1] = row_of(f, f->rows[layer + 1]);
@@ -194,15 +231,19 @@ int rcvi_frame_write_zone(rcvi_frame *f, int64_t layer, int64_t direction, size_
 
 /* ---- begin and end of the backward pass ---- */
 
+/* Gradients of parameters that a call overwrites begin with zeros, to which steps add. */
+static void clear_gradients(rcvi_frame *f, int64_t offset, int64_t count) {
+    if (!count) return;
+    rcvi_emit_fill(f->program, 1, count, rcvi_program_parameters(f->program, RCVI_DPARAMETERS, offset, count), 0);
+    if (!f->program->failed) f->program->steps[f->program->step_count - 1].when = RCVI_WHEN_OVERWRITING;
+}
+
 int rcvi_frame_write_dy(rcvi_frame *f) {
     int64_t rows = f->steps * f->batch, columns = rcvi_frame_width(f, f->net->options.layers);
-    if (f->net->parameter_elements) {
-        rcvi_view gradients =
-            rcvi_whole_view(rcvi_program_external(f->program, RCVI_DPARAMETERS, 0), f->net->parameter_elements);
-        rcvi_emit_fill(f->program, 1, f->net->parameter_elements, gradients, 0);
-        if (!f->program->failed) f->program->steps[f->program->step_count - 1].when = RCVI_WHEN_OVERWRITING;
-    }
-    int dy = rcvi_frame_buffer(f, f->steps, columns, "dy.all");
+    if (!f->program->options.separate_parameters) clear_gradients(f, 0, f->net->parameter_elements);
+    for (size_t i = 0; f->program->options.separate_parameters && i < f->net->parameter_count; i++)
+        clear_gradients(f, f->net->parameters[i].offset, f->net->parameters[i].count);
+    int dy = own_buffer(f, f->steps, columns, RCVI_EXACT, "dy.all");
     rcvi_emit_copy(f->program, rows, columns, rcvi_whole_view(dy, columns),
                    rcvi_whole_view(rcvi_program_external(f->program, RCVI_DY, 0), columns));
     if (f->ragged) {

@@ -13,7 +13,8 @@ typedef struct {
     bool ragged, resets; /* sequences have lengths; have resets */
     int length_mask;     /* buffer [steps, batch]: is the step within the sequence's length? */
     int reset_mask;      /* buffer [steps + 1, batch]: is there a reset between the step before and this one? */
-    int *inputs;         /* [layers + 1] buffers of [steps, batch, width]; the last is y */
+    int *inputs;         /* [layers + 1] buffers of [steps, batch, width]; the last is y. In the order of steps, but see
+                            rcvi_frame_is_in_time_order */
     int64_t *rows;       /* [layers + 1] elements from row to row of these */
     bool pads_rows;      /* rows of buffers that are not the caller's are padded for products (rcvi_program_row) */
 } rcvi_frame;
@@ -22,6 +23,9 @@ typedef struct {
 bool rcvi_frame_init(rcvi_frame *frame, rcvi_program *program);
 void rcvi_frame_free(rcvi_frame *frame);
 
+/* Are the values into a layer in the order of the network's time? Those between the layers of a reverse network are, so that each layer
+ * reads and writes them as a forward one does. */
+bool rcvi_frame_is_in_time_order(const rcvi_frame *frame, int64_t layer);
 int64_t rcvi_frame_width(const rcvi_frame *frame, int64_t layer); /* features into a layer; layer = layers: of y */
 /* A buffer of [slots, batch, columns]. */
 int rcvi_frame_buffer(rcvi_frame *frame, int64_t slots, int64_t columns, const char *format, ...)
@@ -35,6 +39,7 @@ int64_t rcvi_state_size(const rcvi_graph *graph, size_t state);
 void rcvi_frame_write_masks(rcvi_frame *frame);
 void rcvi_frame_write_input(rcvi_frame *frame);                /* inputs[0] */
 void rcvi_frame_open_output(rcvi_frame *frame, int64_t layer); /* inputs[layer + 1] */
+void rcvi_frame_write_output(rcvi_frame *frame); /* after the last layer: y, where it is not written directly */
 bool rcvi_frame_has_dropout(const rcvi_frame *frame, int64_t layer);
 /* Dropout of the values into a layer and, with the same mask, of their adjoints in the backward pass: a new buffer, with as many elements
  * from row to row as the one before. */

@@ -5,7 +5,7 @@
  *
  * Time. A direction takes the steps in its own order: iteration k is step k, or step T-1-k in reverse. What belongs to
  * a direction (states, kept values) is stored in the order of iterations, what layers share (x, y, masks) in the order
- * of steps. The backward pass takes the iterations from the last to the first, so each of its views is a forward view
+ * of steps; between the layers of a reverse network in that of iterations. The backward pass takes the iterations from the last to the first, so each of its views is a forward view
  * reversed.
  *
  * States. In training a state has T+1 slots, iteration k reading slot k and writing slot k+1; otherwise two slots, the
@@ -31,20 +31,26 @@ static rcvi_view reversed(const writer *w, rcvi_view view) {
 }
 
 /* Columns from `column` on of a buffer [steps, batch, width], one step an iteration. */
-static rcvi_view step_view(const writer *w, int buffer, int64_t columns, int64_t column, int64_t direction) {
+static rcvi_view step_view(const writer *w, int buffer, int64_t columns, int64_t column, bool is_reversed) {
     rcvi_view view = {
         .buffer = buffer, .offset = column, .stride = w->frame.batch * columns, .row = columns, .column = 1};
-    return direction ? reversed(w, view) : view;
+    return is_reversed ? reversed(w, view) : view;
+}
+
+/* Does a direction read and write the values into a layer in the reverse order? */
+static bool is_reversed_into(const writer *w, int64_t layer, int64_t direction) {
+    return rcvi_net_is_reversed(w->frame.net, direction) && !rcvi_frame_is_in_time_order(&w->frame, layer);
 }
 
 static rcvi_view length_mask(const writer *w, int64_t direction) {
-    return step_view(w, w->frame.length_mask, 1, 0, direction);
+    return step_view(w, w->frame.length_mask, 1, 0, rcvi_net_is_reversed(w->frame.net, direction));
 }
 
 /* A reset at step t is a boundary between t-1 and t: before step t forwards, before step t-1 in reverse. */
 static rcvi_view reset_mask(const writer *w, int64_t direction) {
-    rcvi_view view = step_view(w, w->frame.reset_mask, 1, 0, direction);
-    if (direction) view.offset += w->frame.batch;
+    bool is_reversed = rcvi_net_is_reversed(w->frame.net, direction);
+    rcvi_view view = step_view(w, w->frame.reset_mask, 1, 0, is_reversed);
+    if (is_reversed) view.offset += w->frame.batch;
     return view;
 }
 
@@ -74,7 +80,7 @@ static void keep_values(writer *w, rcvi_layer *layer, pass *p) {
         const char *name = layer->adjoint.inputs[i].name;
         int buffer =
             rcvi_program_buffer(w->frame.program, RCVI_ARENA, 0, RCVI_REAL, count, "%skept.%s", p->emitter.label, name);
-        p->emitter.views[value] = step_view(w, buffer, columns, 0, 0);
+        p->emitter.views[value] = step_view(w, buffer, columns, 0, false);
     }
 }
 
@@ -117,8 +123,8 @@ static void write_iteration(writer *w, const rcvi_graph *graph, pass *p, int64_t
         }
     }
     int64_t columns = w->frame.net->layers[layer].output;
-    rcvi_view out =
-        step_view(w, w->frame.inputs[layer + 1], columns * w->frame.net->directions, direction * columns, direction);
+    rcvi_view out = step_view(w, w->frame.inputs[layer + 1], columns * w->frame.net->directions, direction * columns,
+                              is_reversed_into(w, layer + 1, direction));
     if (w->frame.ragged) {
         rcvi_emit_select(w->frame.program, w->frame.batch, columns, length_mask(w, direction), out,
                          e->views[graph->outputs[0].value], rcvi_no_view());
@@ -139,7 +145,7 @@ static void view_zones(writer *w, const rcvi_graph *graph, pass *p, int64_t laye
         int64_t size = rcvi_features(graph, graph->inputs[i].size);
         rcvi_view row = {.buffer = buffer, .column = 1};
         p->emitter.views[graph->inputs[i].value] =
-            rcvi_frame_has_random_zoneout(&w->frame) ? step_view(w, buffer, size, 0, 0) : row;
+            rcvi_frame_has_random_zoneout(&w->frame) ? step_view(w, buffer, size, 0, false) : row;
     }
 }
 
@@ -147,7 +153,8 @@ static void write_forward(writer *w, int64_t layer, int64_t direction) {
     rcvi_layer *l = &w->frame.net->layers[layer];
     const rcvi_graph *graph = &l->forward;
     pass *p = &w->passes[layer * w->frame.net->directions + direction];
-    const char *label = rcvi_pool_format(&w->frame.program->pool, "l%lld%s.", (long long)layer, direction ? "r" : "");
+    const char *label = rcvi_pool_format(&w->frame.program->pool, "l%lld%s.", (long long)layer,
+                                         rcvi_net_is_reversed(w->frame.net, direction) ? "r" : "");
     p->states = rcvi_pool_new(&w->frame.program->pool, graph->state_count, sizeof *p->states);
     int *restarts = rcvi_pool_new(&w->frame.program->pool, graph->state_count, sizeof *restarts);
     if (!label || !p->states || !restarts ||
@@ -155,7 +162,8 @@ static void write_forward(writer *w, int64_t layer, int64_t direction) {
         w->frame.program->failed = true;
         return;
     }
-    p->emitter.views[graph->inputs[0].value] = step_view(w, w->frame.inputs[layer], l->input, 0, direction);
+    p->emitter.views[graph->inputs[0].value] =
+        step_view(w, w->frame.inputs[layer], l->input, 0, is_reversed_into(w, layer, direction));
     view_zones(w, graph, p, layer, direction);
     write_states_before(w, graph, p, layer, direction, restarts);
     if (w->frame.training) keep_values(w, l, p);
@@ -222,7 +230,8 @@ static void view_inputs(writer *w, reverse_pass *r, int64_t layer, int64_t direc
         const rcvi_graph_input *input = &graph->inputs[i];
         rcvi_view view;
         if (input->source == RCVI_NONE) {
-            view = step_view(w, dy, columns * w->frame.net->directions, direction * columns, direction);
+            view = step_view(w, dy, columns * w->frame.net->directions, direction * columns,
+                             is_reversed_into(w, layer + 1, direction));
         } else if (rcvi_operations[forward->values[input->source].operation].arguments > 0 && !w->frame.ragged &&
                    !w->frame.resets && rcvi_graph_state_of_next(forward, input->source) != RCVI_NONE) {
             size_t state = (size_t)rcvi_graph_state_of_next(forward, input->source);
@@ -274,7 +283,8 @@ static bool new_reverse_pass(writer *w, int64_t layer, int64_t direction, revers
     rcvi_layer *l = &w->frame.net->layers[layer];
     size_t states = l->adjoint.state_count;
     rcvi_pool *pool = &w->frame.program->pool;
-    const char *label = rcvi_pool_format(pool, "l%lld%s.", (long long)layer, direction ? "r" : "");
+    const char *label =
+        rcvi_pool_format(pool, "l%lld%s.", (long long)layer, rcvi_net_is_reversed(w->frame.net, direction) ? "r" : "");
     *r = (reverse_pass){.adjoints = rcvi_pool_new(pool, states, sizeof(int)),
                         .incoming = rcvi_pool_new(pool, states, sizeof(int)),
                         .restarts = rcvi_pool_new(pool, states, sizeof(int)),
@@ -302,7 +312,7 @@ static void write_backward(writer *w, int64_t layer, int64_t direction, int dy, 
     rcvi_emit_values(&r.emitter);
     rcvi_emit_gradients(&r.emitter);
     int64_t columns = w->frame.net->layers[layer].input;
-    rcvi_view out = reversed(w, step_view(w, dx, columns, 0, direction));
+    rcvi_view out = reversed(w, step_view(w, dx, columns, 0, is_reversed_into(w, layer, direction)));
     if (direction) {
         rcvi_emit_add(w->frame.program, w->frame.batch, columns, out, out, r.emitter.views[graph->outputs[0].value]);
     } else {
@@ -341,6 +351,7 @@ static void write_forward_pass(writer *w) {
         rcvi_frame_open_output(frame, layer);
         for (int64_t d = 0; d < frame->net->directions && !frame->program->failed; d++) write_forward(w, layer, d);
     }
+    rcvi_frame_write_output(frame);
 }
 
 static void write(rcvi_program *program) {
@@ -365,6 +376,7 @@ static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, c
                           const rcvi_machine *machine) {
     (void)net;
     RCVI_TRY(rcvi_rungs_check_device(rungs, machine->gpu));
+    if (rungs->interpret) RCVI_TRY(rcvi_rungs_check_combination(rungs));
     if (options->dtype == RCV_BFLOAT16 && !machine->gpu)
         return rcvi_fail(RCV_UNSUPPORTED, "naive has no bfloat16: products in it need packed weights (add pack)");
     return RCV_OK;
@@ -374,8 +386,7 @@ static void variants(const rcv_net *net, const rcv_plan_options *options, const 
                      void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     (void)net;
     (void)options;
-    (void)machine;
-    offer(user, &(rcvi_rungs){.steps = 1, .threads = 1});
+    offer(user, &(rcvi_rungs){.interpret = machine->no_compiler != NULL, .steps = 1, .threads = 1});
 }
 
 const rcvi_schedule rcvi_schedule_naive = {.name = "naive", .applies = applies, .write = write, .variants = variants};

@@ -23,6 +23,11 @@ extern const rcvi_schedule rcvi_schedule_naive;    /* no rung but threads */
 extern const rcvi_schedule rcvi_schedule_stepwise; /* any rung but vendor */
 extern const rcvi_schedule rcvi_schedule_vendor;
 
+/* Rungs of a plan for which no kernel is compiled, so that it runs at once: the first plan of a search that goes on while it is used. False
+ * where there is no such plan: on the CPU no plan compiles anything. */
+bool rcvi_schedule_first_rungs(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
+                               rcvi_rungs *rungs);
+
 /* The schedule that writes programs with these rungs. */
 const rcvi_schedule *rcvi_schedule_for(const rcvi_rungs *rungs);
 

@@ -31,7 +31,7 @@ static rcvi_view ring_view(const rcvi_time_map *time_map, const rcvi_storage *st
                        .column = 1,
                        .slot = slot,
                        .wrap = 2,
-                       .phase = (int)(storage->offset / slot)};
+                       .phase = storage->offset / slot};
 }
 
 rcvi_view rcvi_storage_at_step(const rcvi_time_map *time_map, const rcvi_storage *storage) {
@@ -72,6 +72,15 @@ rcvi_view rcvi_storage_over_chunk(const rcvi_time_map *time_map, const rcvi_stor
 
 rcvi_view rcvi_storage_over_all(const rcvi_storage *storage) {
     return (rcvi_view){.buffer = storage->buffer, .offset = storage->offset, .row = storage->row, .column = 1};
+}
+
+rcvi_view rcvi_storage_ring_slot(const rcvi_storage *storage, int64_t batch, int64_t t) {
+    return (rcvi_view){.buffer = storage->buffer,
+                       .row = storage->row,
+                       .column = 1,
+                       .slot = batch * storage->row,
+                       .wrap = 2,
+                       .phase = t};
 }
 
 rcvi_storage rcvi_storage_later(const rcvi_time_map *time_map, rcvi_storage storage) {

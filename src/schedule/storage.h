@@ -40,6 +40,8 @@ rcvi_view rcvi_storage_at_step(const rcvi_time_map *time_map, const rcvi_storage
 rcvi_view rcvi_storage_over_chunk(const rcvi_time_map *time_map, const rcvi_storage *storage);
 /* [steps * batch] rows of the whole sequence, in the order of time. For RCVI_OVER_TIME only. */
 rcvi_view rcvi_storage_over_all(const rcvi_storage *storage);
+/* [batch] rows of a ring's time t, outside of loops. */
+rcvi_view rcvi_storage_ring_slot(const rcvi_storage *storage, int64_t batch, int64_t t);
 rcvi_storage rcvi_storage_later(const rcvi_time_map *time_map, rcvi_storage storage); /* of time t + 1 */
 
 #endif

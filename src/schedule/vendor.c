@@ -100,6 +100,8 @@ static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, c
     if (!machine->vendor) return absent(machine);
     RCVI_TRY(rungs_apply(rungs, machine));
     RCVI_TRY(dtype_applies(options->dtype, machine));
+    if (options->reserve)
+        return rcvi_fail(RCV_UNSUPPORTED, "%s keeps what a backward pass needs in memory of its own", name);
     if (options->lengths) return rcvi_fail(RCV_UNSUPPORTED, "%s is used for sequences of one length only", name);
     if (options->resets) return rcvi_fail(RCV_UNSUPPORTED, "%s has no resets within a sequence", name);
     if (net->options.rank) return rcvi_fail(RCV_UNSUPPORTED, "%s has no low-rank weights", name);
@@ -107,6 +109,12 @@ static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, c
         return rcvi_fail(RCV_UNSUPPORTED, "%s has no dropout between layers%s", name,
                          machine->gpu ? " that draws the same numbers as other plans" : "");
     }
+    if (!machine->gpu && (options->data > RCV_AS_FLOAT32 || options->states > RCV_AS_FLOAT32))
+        return refuse("oneDNN is used with data and states in float32 only");
+    if (options->parameters > RCV_AS_FLOAT32 || options->gradients > RCV_AS_FLOAT32)
+        return rcvi_fail(RCV_UNSUPPORTED, "%s is used with parameters and gradients in float32 only", name);
+    if (!machine->gpu && options->batch_major) return refuse("oneDNN is used with time-major data only");
+    if (net->options.reverse && machine->gpu) return refuse("cuDNN has no reverse direction alone");
     if (net->options.zoneout > 0) return rcvi_fail(RCV_UNSUPPORTED, "%s does not zone out", name);
     RCVI_TRY(sizes_apply(net, options, machine));
     return cell_applies(net->cell, machine);
@@ -124,6 +132,11 @@ static void name_states(rcvi_program *program, rcvi_role role) {
     for (size_t s = 0; s < program->net->state_count; s++) rcvi_program_external(program, role, s);
 }
 
+static void name_tensors(rcvi_program *program, rcvi_role role) {
+    size_t count = program->options.separate_parameters ? program->net->parameter_count : 1;
+    for (size_t i = 0; i < count; i++) rcvi_program_external(program, role, i);
+}
+
 static void write(rcvi_program *program) {
     rcvi_step step = {.kind = RCVI_STEP_VENDOR,
                       .rows = 1,
@@ -132,6 +145,7 @@ static void write(rcvi_program *program) {
                       .a = whole(program, RCVI_X),
                       .b = whole(program, RCVI_PARAMETERS),
                       .mask = rcvi_no_view()};
+    name_tensors(program, RCVI_PARAMETERS);
     name_states(program, RCVI_INITIAL);
     name_states(program, RCVI_FINAL);
     rcvi_program_step(program, &step);
@@ -141,7 +155,7 @@ static void write(rcvi_program *program) {
     step.out = rcvi_no_view(); /* all that it writes is optional */
     rcvi_program_external(program, RCVI_DY, 0);
     rcvi_program_external(program, RCVI_DX, 0);
-    rcvi_program_external(program, RCVI_DPARAMETERS, 0);
+    name_tensors(program, RCVI_DPARAMETERS);
     name_states(program, RCVI_DFINAL);
     name_states(program, RCVI_DINITIAL);
     rcvi_program_step(program, &step);

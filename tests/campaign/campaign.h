@@ -8,6 +8,7 @@
 typedef struct {
     bool dy, dfinal, dx, dinitial, dparameters, final; /* is NULL */
     bool accumulate;                                   /* the second call adds to dparameters */
+    uint64_t tensors; /* bit i % 64 of it: the gradient of parameter i is left out, where parameters are separate */
 } omission;
 
 /* One problem; all of it follows from the device, the seed and the number. */
@@ -21,7 +22,12 @@ typedef struct {
     char *text; /* of a random cell; NULL: built in */
     rcv_dtype dtype;
     bool training, restart, measured; /* measured: also by the plan that the planner chooses by timing */
+    bool separate;                    /* parameters and gradients are tensors apart */
     int64_t threads;
+    rcv_array_type data_type, state_type, parameter_type, gradient_type; /* that plans declare */
+    bool batch_major, device_lengths;
+    int64_t most_steps, most_batch;       /* that plans are made for */
+    int64_t between_steps, between_batch; /* of a call between two others; 0: there is none */
     omission left_out;
     random_source source; /* for what is drawn later: plans */
 } campaign_case;

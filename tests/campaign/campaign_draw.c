@@ -83,8 +83,9 @@ static void draw_sizes(campaign_case *k, const char *source) {
 static void draw_options(campaign_case *k) {
     rcv_net_options *net = &k->c.net;
     net->bidirectional = chance(k, 20);
+    net->reverse = !net->bidirectional && chance(k, 20);
     net->no_bias = chance(k, 10);
-    if (chance(k, 15)) net->dropout = 0.1 + 0.1 * below(k, 5);
+    if (chance(k, 15)) net->dropout = chance(k, 10) ? 1 : 0.1 + 0.1 * below(k, 5);
     net->variational = net->dropout > 0 && chance(k, 50);
     if (chance(k, 12)) net->zoneout = 0.1 + 0.1 * below(k, 5);
     if (chance(k, 12)) net->rank = 1 + below(k, (int)net->hidden < 12 ? (int)net->hidden : 12);
@@ -135,6 +136,34 @@ static void limit_work(campaign_case *k, double most) {
     rcv_context_free(context);
 }
 
+/* Of one plan in two, arrays in types of their own, or batch-major. */
+static void draw_arrays(campaign_case *k) {
+    if (chance(k, 50)) return;
+    k->data_type = (rcv_array_type)below(k, RCV_AS_BFLOAT16 + 1);
+    k->state_type = (rcv_array_type)below(k, RCV_AS_BFLOAT16 + 1);
+    k->batch_major = chance(k, 50);
+    /* The call in between takes the beginning of the arrays, which is other data than the oracle's; nothing may be added to its gradients. */
+    if (k->batch_major && k->left_out.accumulate) k->between_steps = k->between_batch = 0;
+}
+
+/* The plan's own type where it has one of 16 bits, half of the time. */
+static rcv_array_type draw_type_of_parameters(campaign_case *k) {
+    bool own = (k->dtype == RCV_BFLOAT16 || k->dtype == RCV_FLOAT16) && chance(k, 50);
+    rcv_array_type other = (rcv_array_type)below(k, RCV_AS_BFLOAT16 + 1);
+    return own ? (rcv_array_type)(1 + k->dtype) : other;
+}
+
+/* Plans for more steps and sequences than calls have, or for as many; a call with fewer in between. */
+static void draw_call_sizes(campaign_case *k) {
+    const config *c = &k->c;
+    int more_steps = below(k, 3), more_batch = below(k, 3); /* a draw a statement */
+    k->most_steps = c->steps + (more_steps ? below(k, more_steps > 1 ? 20 : 3) : 0);
+    k->most_batch = c->batch + (more_batch ? below(k, more_batch > 1 ? 40 : 3) : 0);
+    if (!chance(k, 70)) return;
+    k->between_steps = 1 + below(k, (int)c->steps);
+    k->between_batch = 1 + below(k, (int)c->batch);
+}
+
 void draw_case(campaign_case *k, const char *device, uint64_t seed, int64_t number) {
     *k = (campaign_case){.device = device, .seed = seed, .number = number};
     random_source of_seed = {seed};
@@ -158,6 +187,13 @@ void draw_case(campaign_case *k, const char *device, uint64_t seed, int64_t numb
         limit_work(k, percent < 6 ? 8.5e9 : large ? 1.5e9 : full ? 4e8 : percent < 40 ? 5e7 : 1e7);
     else
         limit_work(k, percent < 2 ? 5e7 : percent < 15 ? 5e6 : 4e5);
+    draw_call_sizes(k);
+    draw_arrays(k);
+    k->separate = chance(k, 35);
+    if (k->separate && chance(k, 40)) k->left_out.tensors = random_bits(&k->source) & random_bits(&k->source);
+    if (chance(k, 40)) k->parameter_type = draw_type_of_parameters(k);
+    k->device_lengths = k->c.lengths && chance(k, 50);
+    if (chance(k, 40)) k->gradient_type = (rcv_array_type)below(k, RCV_AS_BFLOAT16 + 1);
 }
 
 void drop_case(campaign_case *k) { free(k->text); }
@@ -166,19 +202,31 @@ void describe_case(const campaign_case *k, char *text, size_t room) {
     const config *c = &k->c;
     const omission *o = &k->left_out;
     int length =
-        snprintf(text, room, "%s, T %lld, B %lld, input %lld, hidden %lld, %lld layers", k->name, (long long)c->steps,
-                 (long long)c->batch, (long long)c->net.input, (long long)c->net.hidden, (long long)c->net.layers);
+        snprintf(text, room, "%s, T %lld of %lld, B %lld of %lld, input %lld, hidden %lld, %lld layers", k->name,
+                 (long long)c->steps, (long long)k->most_steps, (long long)c->batch, (long long)k->most_batch,
+                 (long long)c->net.input, (long long)c->net.hidden, (long long)c->net.layers);
     for (size_t i = 0; i < c->net.size_count; i++)
         length +=
             snprintf(text + length, room - (size_t)length, ", %s %lld", k->sizes[i].name, (long long)k->sizes[i].value);
     if (c->net.rank) length += snprintf(text + length, room - (size_t)length, ", rank %lld", (long long)c->net.rank);
     if (c->net.dropout > 0) length += snprintf(text + length, room - (size_t)length, ", dropout %g", c->net.dropout);
+    static const char *const arrays[] = {"data", "states", "parameters", "gradients"};
+    const rcv_array_type types[] = {k->data_type, k->state_type, k->parameter_type, k->gradient_type};
+    for (int i = 0; i < 4; i++) {
+        if (types[i])
+            length += snprintf(text + length, room - (size_t)length, ", %s in %s", arrays[i],
+                               rcv_dtype_name((rcv_dtype)(types[i] - 1)));
+    }
+    if (k->batch_major) length += snprintf(text + length, room - (size_t)length, ", batch-major");
     if (c->net.zoneout > 0) length += snprintf(text + length, room - (size_t)length, ", zoneout %g", c->net.zoneout);
-    snprintf(text + length, room - (size_t)length, ", %s, %s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s", rcv_dtype_name(k->dtype),
-             k->training ? "training" : "inference", c->net.bidirectional ? ", bidirectional" : "",
+    snprintf(text + length, room - (size_t)length, ", %s, %s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             rcv_dtype_name(k->dtype), k->training ? "training" : "inference",
+             c->net.bidirectional ? ", bidirectional" : "", c->net.reverse ? ", reverse" : "",
              c->net.no_bias ? ", no bias" : "", c->net.variational ? ", variational" : "",
-             c->lengths ? ", lengths" : "", c->resets ? ", resets" : "", c->initial ? ", initial states" : "",
-             k->restart ? ", restart states" : "", o->dy ? ", no dy" : "", o->dfinal ? ", no dfinal" : "",
-             o->dx ? ", no dx" : "", o->dinitial ? ", no dinitial" : "", o->dparameters ? ", no dparameters" : "",
-             o->final ? ", no final" : "", o->accumulate ? ", accumulate" : "", k->threads > 1 ? ", threads" : "");
+             c->lengths ? ", lengths" : "", k->device_lengths ? " on the device" : "", c->resets ? ", resets" : "",
+             c->initial ? ", initial states" : "", k->restart ? ", restart states" : "", o->dy ? ", no dy" : "",
+             o->dfinal ? ", no dfinal" : "", o->dx ? ", no dx" : "", o->dinitial ? ", no dinitial" : "",
+             o->dparameters ? ", no dparameters" : "", o->final ? ", no final" : "",
+             o->accumulate ? ", accumulate" : "", k->threads > 1 ? ", threads" : "",
+             k->separate ? ", separate parameters" : "", o->tensors ? ", not all dtensors" : "");
 }

@@ -113,7 +113,7 @@ check 'len(j["gemm"]["points"]) == 27 and j["gemm"]["difference"] < 1e-5'
 check 'all(p["float32"] > 0 and p["OpenBLAS float32"] > 0 for p in j["gemm"]["points"])'
 good --streaming --chunk 2
 check 'j["streaming"]["calls"] >= 2000 and 0 < j["streaming"]["p50"] <= j["streaming"]["p99"] <= j["streaming"]["worst"]'
-check 'j["streaming"]["chunk"] == 2 and j["streaming"]["whole_step"] > 0'
+check 'j["streaming"]["chunk"] == 2 and j["streaming"]["whole_step"] > 0 and j["streaming"]["object_step"] > 0 and j["streaming"]["object_ratio"] > 0'
 good --ranks 8,2
 check '[r["rank"] for r in j["ranks"]] == [0, 8, 2] and j["ranks"][1]["parameters"] > j["ranks"][2]["parameters"]'
 check 'j["ranks"][1]["error_decaying"] < j["ranks"][2]["error_decaying"] < 1'
@@ -130,6 +130,13 @@ check 'all(c["seconds"] == d["seconds"] for c in j["planner"] for d in j["planne
 good --wisdom memory --effort exhaustive
 good --planner --wisdom memory
 check 'j["planning"]["from_wisdom"] and all(c["candidates"] > 4 for c in j["planner"])'
+# nor is the cache: planning is measured
+export RECURVE_WISDOM= RECURVE_CACHE=$PWD/cache
+good
+good
+check 'not j["planning"]["from_wisdom"] and len(j["planning"]["candidates"]) > 4'
+[ "$(find cache -name '*.wisdom' | wc -l)" = 1 ] || complain "bench does not keep what it measured"
+export RECURVE_WISDOM=off RECURVE_CACHE=off
 good --schedule naive
 check 'ran["recurve"]["plan"] == "naive" and j["machine"]["threads"] == 1'
 good --kernels portable

@@ -51,6 +51,8 @@ cmake -G Ninja -S "$SOURCE_DIR/examples" -B "$prefix/build" -DCMAKE_PREFIX_PATH=
     cmake --build "$prefix/build" >>"$prefix/log" 2>&1 || { cat "$prefix/log"; fail "find_package does not serve"; }
 "$prefix/build/minimal"
 "$prefix/build/minimal_static"
+"$prefix/build/stream"
+"$prefix/build/batches"
 "$prefix/build/memory_task" --length 2 --hidden 8 --layers 1 --learning-rate 0.03 >/dev/null 2>&1 || fail "memory_task does not learn"
 
 # the header is C++ too, where there is a compiler for it

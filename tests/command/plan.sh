@@ -56,6 +56,25 @@ chosen=$(awk '/^Plan:/ { print $2 }' out)
 good --wisdom memory --threads 1
 has 'from wisdom'
 has "^Plan: +$(sed 's/[()+]/\\&/g' <<<"$chosen")\$"
+# The cache on disk: a second process plans from it, unless it is told not to.
+export RECURVE_WISDOM= RECURVE_CACHE=$PWD/cache
+good --threads 1
+has '^Planned: in .* s, measure$'
+[ "$(find cache -name '*.wisdom' | wc -l)" = 1 ] || complain "the cache has no wisdom"
+chosen=$(awk '/^Plan:/ { print $2 }' out)
+good --threads 1
+has '^Planned: in .* s, from wisdom$'
+has "^Plan: +$(sed 's/[()+]/\\&/g' <<<"$chosen")\$"
+good --threads 1 --replan
+has '^Planned: in .* s, measure$'
+RECURVE_CACHE=off good --threads 1
+has '^Planned: in .* s, measure$'
+RECURVE_WISDOM=off good --threads 1
+has '^Planned: in .* s, measure$'
+RECURVE_CACHE=/dev/null/none good --threads 1
+has '^Planned: in .* s, measure$'
+[ "$(find cache -type f | wc -l)" = 1 ] || complain "the cache has $(find cache -type f | wc -l) files"
+export RECURVE_WISDOM=off RECURVE_CACHE=off
 head -c 20 memory >cut
 bad 1 'cut' --wisdom cut
 bad 1 'folder' --wisdom none/memory

@@ -150,6 +150,9 @@ length, = struct.unpack("<Q", data[:8])
 print(*json.loads(data[8:8 + length]))' >out
 }
 good run model --input in --output new
+cp new plain
+good run model --input in --output new --device cpu --threads 1
+cmp -s new plain || complain "run on one thread differs"
 names
 has '\by\b'
 has 'h\.final'
@@ -160,6 +163,8 @@ has '\bdx\b'
 has 'h\.grad'
 has 'grad\.weight_ih_l1_reverse'
 leakless good run model --input in --output new --rank 2
+bad 1 'tpu' run model --input in --output new --device tpu
+bad 1 '' run model --input in --output new --device cuda:99999
 bad 1 "in_nothing" run model --input in_nothing --output new
 bad 1 "model_nothing" run model_nothing --input in --output new
 bad 1 "x" run model --input in_dtype --output new
@@ -195,6 +200,8 @@ after=$(sed -n 's/^nats.byte *//p' out)
 has '^bytes +[0-9]+$'
 has '^perplexity +[0-9.]+$'
 python "assert 5 < $before < 8 and $after < $before - 0.5" || complain "training goes from $before to $after"
+bad 1 'tpu' generate lm --tokens 5 --device tpu
+bad 1 '' generate lm --tokens 5 --device cuda:99999
 good generate lm --tokens 50 --prompt line --seed 3
 [ "$(wc -c <out)" = 50 ] || complain "generate does not write 50 bytes"
 cp out first

@@ -95,6 +95,7 @@ class Runner:
         """(status, stdout, stderr) of the tool; the status is None where it did not end in time."""
         environment = dict(os.environ, RECURVE_CACHE=os.path.join(folder, "cache"), OPENBLAS_NUM_THREADS="1",
                            OMP_NUM_THREADS="1")
+        environment.pop("RECURVE_WISDOM", None)  # the disk fails under the cache of wisdom as well
         if fault:
             environment.update(LD_PRELOAD=self.injector, RECURVE_FAULT=fault, RECURVE_FAULT_LOG=log)
         process = subprocess.Popen([self.tool, *arguments], cwd=folder, env=environment, stdin=subprocess.DEVNULL,

@@ -58,6 +58,12 @@ static const char *const plans[] = {
     "combine+fuse+pack+persistent(parts=2)+graph",
     "combine(steps=all)+fuse+pack+merge+persistent+cluster+graph",
     "combine(steps=all)+fuse+pack+persistent(parts=1)+cluster",
+    "naive+interpret",
+    "combine+fuse+interpret",
+    "combine(steps=all)+fuse+interpret+graph",
+    "combine(steps=3)+fuse+transpose+interpret",
+    "combine+fuse+wavefront+merge+interpret+streams(4)+graph",
+    "combine(steps=2)+fuse+recompute(every=2)+interpret+graph",
 };
 enum { PLANS = sizeof plans / sizeof *plans };
 
@@ -97,8 +103,12 @@ static void test_names(void **state) {
 
 static void test_cpu(void **state) {
     (void)state;
-    static const char *const strings[] = {"naive+graph", "combine+fuse+merge", "combine+fuse+streams(4)",
-                                          "combine+fuse+pack+wavefront+merge+graph", "combine+fuse+pack+persistent"};
+    static const char *const strings[] = {"naive+graph",
+                                          "combine+fuse+merge",
+                                          "combine+fuse+streams(4)",
+                                          "combine+fuse+pack+wavefront+merge+graph",
+                                          "combine+fuse+pack+persistent",
+                                          "combine+fuse+interpret"};
     problem p;
     open_problem(&p, &(config){"lstm", {.input = 3, .hidden = 4, .layers = 2}, 3, 2, false, false, true}, 1);
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
@@ -172,6 +182,8 @@ static const config shapes[] = {
     {NULL, {.input = 40, .hidden = 48, .layers = 2, .rank = 6}, 5, 1, false, false, false},
     {NULL, {.input = 3, .hidden = 24, .layers = 1, .bidirectional = true, .no_bias = true}, 6, 3, false, false, true},
     {NULL, {.input = 3, .hidden = 28, .layers = 2}, 1, 1, false, false, true},
+    {NULL, {.input = 8, .hidden = 40, .layers = 3, .reverse = true}, 7, 20, false, false, true},
+    {NULL, {.input = 8, .hidden = 24, .layers = 2, .dropout = 1, .reverse = true}, 6, 5, true, true, true},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -252,12 +264,20 @@ static void end_tally(const char *what) {
     if (failed) fail_msg("%zu failed", failed);
 }
 
+/* The built-in cells, then those of the tests. */
+static const char *const own_cells[] = {RCV_SOURCE_DIR "/tests/support/cells/normal.cell",
+                                        RCV_SOURCE_DIR "/tests/support/cells/constants.cell",
+                                        RCV_SOURCE_DIR "/tests/support/cells/quotient.cell"};
+
+static const char *cell_name(size_t c, size_t first_own) {
+    return c < rcv_builtin_count() ? rcv_builtin_name(c) : own_cells[first_own + c - rcv_builtin_count()];
+}
+
 static void test_plans(void **state) {
     (void)state;
-    for (size_t n = 0; n < (rcv_builtin_count() + 1) * PLANS && !is_small; n++) {
+    for (size_t n = 0; n < (rcv_builtin_count() + 2) * PLANS && !is_small; n++) {
         size_t c = n / PLANS, i = n % PLANS;
-        const char *cell =
-            c < rcv_builtin_count() ? rcv_builtin_name(c) : RCV_SOURCE_DIR "/tests/support/cells/normal.cell";
+        const char *cell = cell_name(c, 0);
         if (!is_mine()) continue;
         case_of k;
         open_case(&k, cell, &shapes[0], false);
@@ -293,9 +313,8 @@ static void test_shapes(void **state) {
 static void test_ragged(void **state) {
     (void)state;
     static const int ragged[] = {4, 2, 3};
-    for (size_t c = 0; c <= rcv_builtin_count() && !is_small; c++) {
-        const char *cell =
-            c < rcv_builtin_count() ? rcv_builtin_name(c) : RCV_SOURCE_DIR "/tests/support/cells/quotient.cell";
+    for (size_t c = 0; c < rcv_builtin_count() + 2 && !is_small; c++) {
+        const char *cell = cell_name(c, 1);
         for (size_t i = 0; i < PLANS; i++) {
             if (!is_mine()) continue;
             case_of k;
@@ -423,6 +442,8 @@ static const config listed[] = {
     {"rnn_relu", {.input = 16, .hidden = 24, .layers = 1, .bidirectional = true}, 5, 4, false, false, false},
     {"lstm_layernorm", {.input = 24, .hidden = 32, .layers = 2}, 18, 3, false, false, true},
     {"lstm", {.input = 3, .hidden = 4, .layers = 1}, 1, 1, false, false, true},
+    {"lstm", {.input = 8, .hidden = 24, .layers = 2, .reverse = true}, 9, 7, false, false, true},
+    {"gru", {.input = 8, .hidden = 24, .layers = 2, .reverse = true}, 9, 7, true, false, true},
 };
 
 static void check_listed(case_of *k, rcv_dtype dtype, bool training) {
@@ -463,6 +484,48 @@ static void test_candidates(void **state) {
         }
     }
     end_tally("candidates");
+}
+
+/* Arrays in declared types and in the batch-major order, by plans of every kind. */
+static void test_arrays(void **state) {
+    (void)state;
+    static const config small[] = {
+        {"lstm", {.input = 16, .hidden = 40, .layers = 2}, 7, 9, false, false, true},
+        {"gru", {.input = 19, .hidden = 24, .layers = 2, .bidirectional = true}, 6, 5, true, true, true},
+        {"sru", {.input = 24, .hidden = 24, .layers = 2}, 9, 6, false, false, true},
+        {"lstm", {.input = 8, .hidden = 34, .layers = 2, .reverse = true}, 8, 20, true, false, true},
+    };
+    static const char *const kinds[] = {"naive+graph",
+                                        "combine+fuse+transpose+graph",
+                                        "combine(steps=all)+fuse+streams(4)+graph",
+                                        "combine(steps=all)+fuse+pack",
+                                        "combine+fuse+pack+wavefront+merge+graph",
+                                        "combine+fuse+pack+wavefront+merge+persistent+graph",
+                                        "combine(steps=all)+fuse+pack+merge+persistent+streams(2)+graph",
+                                        "combine(steps=all)+fuse+pack+scan+graph",
+                                        "combine(steps=all)+fuse+interpret+graph"};
+    enum { ARRAYS = RCV_AS_BFLOAT16 + 1, KINDS = sizeof kinds / sizeof *kinds };
+    for (size_t i = 0; i < sizeof small / sizeof *small * DTYPES * ARRAYS * 2 && !is_small; i++) {
+        case_of k;
+        if (!is_mine()) continue;
+        const config *c = &small[i / (DTYPES * ARRAYS * 2)];
+        open_case(&k, c->cell, c, false);
+        k.p.data_type = (rcv_array_type)(i / 2 % ARRAYS);
+        k.p.state_type = (rcv_array_type)((i / 2 + i / (ARRAYS * 2)) % ARRAYS);
+        k.p.batch_major = i % 2;
+        k.p.parameter_type = (rcv_array_type)((i / 2 + i / 7) % ARRAYS);
+        k.p.gradient_type = (rcv_array_type)((i / 2 + i / 3) % ARRAYS);
+        k.p.separate = i / 2 % 3 == 0;
+        k.p.device_lengths = c->lengths && i / 2 % 2;
+        for (size_t n = 0; n < KINDS; n++) {
+            rcv_dtype dtype = dtypes[i / (ARRAYS * 2) % DTYPES];
+            bool persistent = strstr(kinds[n], "persistent"), waves = strstr(kinds[n], "wavefront");
+            if ((i + n) % 2 || (persistent && dtype == RCV_FLOAT64) || (waves && c->net.bidirectional)) continue;
+            check_pinned(&k, kinds[n], dtype, i % 3 > 0);
+        }
+        close_case(&k);
+    }
+    end_tally("arrays");
 }
 
 /* Times what it lists, remembers what won, and recalls it from a file. */
@@ -536,11 +599,11 @@ static int run_everywhere(void) {
 }
 
 static int run_part(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),       cmocka_unit_test(test_shapes),
-                                       cmocka_unit_test(test_ragged),      cmocka_unit_test(test_ragged_tiles),
-                                       cmocka_unit_test(test_library),     cmocka_unit_test(test_small),
-                                       cmocka_unit_test(test_small_loops), cmocka_unit_test(test_candidates),
-                                       cmocka_unit_test(test_measured),    cmocka_unit_test(test_peak)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plans),        cmocka_unit_test(test_shapes),     cmocka_unit_test(test_ragged),
+        cmocka_unit_test(test_ragged_tiles), cmocka_unit_test(test_library),    cmocka_unit_test(test_small),
+        cmocka_unit_test(test_small_loops),  cmocka_unit_test(test_candidates), cmocka_unit_test(test_arrays),
+        cmocka_unit_test(test_measured),     cmocka_unit_test(test_peak)};
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down) != 0;
 }
 

@@ -289,11 +289,11 @@ static void check_parts(const int64_t *size, unsigned variant, int gap, int coun
     check_cuda(cudaMemset(a, 0xff, rcvi_split_gemm_bytes_a(parts)));
     check_cuda(cudaMemset(b, 0xff, rcvi_split_gemm_bytes_b(parts)));
     check_cuda(cudaDeviceSynchronize());
-    check_ok(rcvi_split_gemm_split_a(parts, tensor_at(&p.a), a, stream));
+    check_ok(rcvi_split_gemm_split_a(parts, 0, tensor_at(&p.a), a, stream));
     for (int i = 0; i < 2; i++) {
-        check_ok(rcvi_split_gemm_split_b(parts, tensor_at(&p.b), b, stream));
-        check_ok(rcvi_split_gemm_run(parts, a, b, p.shape.starts ? tensor_at(&p.start) : NULL, false, tensor_at(&p.out),
-                                     workspace, stream));
+        check_ok(rcvi_split_gemm_split_b(parts, 0, tensor_at(&p.b), b, stream));
+        check_ok(rcvi_split_gemm_run(parts, 0, a, b, p.shape.starts ? tensor_at(&p.start) : NULL, false,
+                                     tensor_at(&p.out), workspace, stream));
         check_cuda(cudaStreamSynchronize(stream));
         if (i == 0) accept_product(&p, count == 3 ? 0x1p-20 : 0x1p-14, label);
         tensor_check(&p.out, label);
@@ -358,9 +358,9 @@ static void test_depth(void **state) {
             check_ok(rcvi_split_gemm_new(context, blas, &p.shape, count, false, 0, &parts));
             check_cuda(cudaMalloc(&a, rcvi_split_gemm_bytes_a(parts)));
             check_cuda(cudaMalloc(&b, rcvi_split_gemm_bytes_b(parts)));
-            check_ok(rcvi_split_gemm_split_a(parts, tensor_at(&p.a), a, stream));
-            check_ok(rcvi_split_gemm_split_b(parts, tensor_at(&p.b), b, stream));
-            check_ok(rcvi_split_gemm_run(parts, a, b, NULL, false, tensor_at(&p.out), workspace, stream));
+            check_ok(rcvi_split_gemm_split_a(parts, 0, tensor_at(&p.a), a, stream));
+            check_ok(rcvi_split_gemm_split_b(parts, 0, tensor_at(&p.b), b, stream));
+            check_ok(rcvi_split_gemm_run(parts, 0, a, b, NULL, false, tensor_at(&p.out), workspace, stream));
             check_cuda(cudaStreamSynchronize(stream));
             errors[count] = error_of(&p);
             rcvi_split_gemm_free(parts);

@@ -273,8 +273,8 @@ static void test_move_odd(void **state) {
                                    transposed,
                                    tensor_matrix(&out[k], has_rounded ? &rounded[k] : NULL),
                                    tensor_matrix(&a[k], NULL)};
-            moves[k].a.order = (rcvi_order){from ? order : NULL, BATCH};
-            moves[k].out.order = (rcvi_order){to ? order : NULL, BATCH};
+            moves[k].a.order = (rcvi_order){from ? order : NULL, BATCH, 0};
+            moves[k].out.order = (rcvi_order){to ? order : NULL, BATCH, 0};
             for (int64_t r = 0; r < rows; r++) {
                 for (int64_t c = 0; c < wide; c++) {
                     double x = c >= columns ? 0
@@ -294,8 +294,8 @@ static void test_move_odd(void **state) {
             tensor_free(&rounded[k]);
             tensor_free(&a[k]);
         }
-        moves[0].a.order = (rcvi_order){order, BATCH};
-        moves[1].a.order = (rcvi_order){order, BATCH + 1};
+        moves[0].a.order = (rcvi_order){order, BATCH, 0};
+        moves[1].a.order = (rcvi_order){order, BATCH + 1, 0};
         assert_int_equal(rcvi_cuda_move(stream, moves, 2), cudaErrorInvalidValue);
         check_cuda(cudaFree(order));
     }
@@ -354,7 +354,7 @@ static void test_dropout(void **state) {
         rcvi_shard shard = {0}; /* a part of something larger every second time */
         if (i % 2) shard = (rcvi_shard){random_below(&source, 9), random_below(&source, 9), batch + 8 + i};
         check_cuda(rcvi_cuda_dropout(stream, s.rows, s.columns, probability, salt, period, batch, &shard, on_device,
-                                     (rcvi_order){NULL, 1}, widen(&out), tensor_matrix(mask ? NULL : &a, NULL)));
+                                     (rcvi_order){NULL, 1, 0}, widen(&out), tensor_matrix(mask ? NULL : &a, NULL)));
         double keep = 1 - probability;
         for (int64_t r = 0; r < s.rows; r++) {
             for (int64_t c = 0; c < s.columns; c++) {
@@ -384,7 +384,7 @@ static void test_masks(void **state) {
         uint8_t *device_resets = send(resets, sizeof resets), *out = send(want, sizeof want);
         bool boundary = i % 3, ragged = i % 3 != 1;
         if (boundary)
-            check_cuda(rcvi_cuda_mark_boundaries(stream, steps, batch, device_resets, (rcvi_order){NULL, batch},
+            check_cuda(rcvi_cuda_mark_boundaries(stream, steps, batch, device_resets, (rcvi_order){NULL, batch, 0},
                                                  ragged ? device_lengths : NULL, out));
         else
             check_cuda(rcvi_cuda_mark_live(stream, steps, batch, device_lengths, out));

@@ -1,13 +1,14 @@
 /* The output layer whose gradient is never stored, on a GPU: the same as where it is stored, in five types, clipped and not; what is
  * refused; what is left alone; calls that are repeated, with memory that is lent and without; how much memory it takes. */
 #include "base/random.h"
+#include "gpu.h"
 #include "learn/learn_fixture.h"
 #include "scratch.h"
 #include "train_fixture.h"
 
 #include <math.h>
 
-enum { SKIPPED = 77, OTHERS = 37 /* parameters of a network */ };
+enum { OTHERS = 37 /* parameters of a network */ };
 
 static const rcv_dtype dtypes[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_TFLOAT32, RCV_BFLOAT16, RCV_FLOAT16};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
@@ -557,14 +558,5 @@ int main(void) {
         cmocka_unit_test(test_no_rows),   cmocka_unit_test(test_repeating),     cmocka_unit_test(test_memory),
         cmocka_unit_test(test_training),  cmocka_unit_test(test_refusals),
     };
-    rcv_context *context = NULL;
-    if (rcv_context_new(NULL, &context)) return 1;
-    rcv_status status = rcv_device_describe(context, "cuda", NULL);
-    if (status) print_message("skipped: %s\n", rcv_message());
-    rcv_context_free(context);
-#ifdef __SANITIZE_ADDRESS__
-    if (!status) print_message("skipped: the address sanitizer and a GPU's driver do not go together\n");
-    return SKIPPED;
-#endif
-    return status ? SKIPPED : cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
+    return has_gpu() ? cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down) : SKIPPED;
 }

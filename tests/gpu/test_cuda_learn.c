@@ -1,12 +1,11 @@
 /* What stands around a network while it learns, on a GPU: the cases of every device in five types, many classes, arrays that begin
  * anywhere, what is sent through a small memory, and steps that are recorded and repeated. */
 #include "base/random.h"
+#include "gpu.h"
 #include "learn/learn_fixture.h"
 #include "plan/run.h"
 
 #include <math.h>
-
-enum { SKIPPED = 77 };
 
 static const rcv_dtype dtypes[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_TFLOAT32, RCV_BFLOAT16, RCV_FLOAT16};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
@@ -508,7 +507,8 @@ static void learn(const learn_subject *subject, const char *schedule, bool ragge
 }
 
 static const char *const schedules[] = {"combine+fuse+pack+merge+graph", "combine(steps=all)+fuse+pack+merge",
-                                        "combine+fuse+streams(4)", "naive+graph"};
+                                        "combine+fuse+streams(4)", "naive+graph",
+                                        "combine(steps=all)+fuse+interpret+graph"};
 
 static void test_repeating(void **state) {
     (void)state;
@@ -688,14 +688,5 @@ int main(void) {
         cmocka_unit_test(test_abandoning),
         cmocka_unit_test(test_sharing),
     };
-    rcv_context *context = NULL;
-    if (rcv_context_new(NULL, &context)) return 1;
-    rcv_status status = rcv_device_describe(context, "cuda", NULL);
-    if (status) print_message("skipped: %s\n", rcv_message());
-    rcv_context_free(context);
-#ifdef __SANITIZE_ADDRESS__
-    if (!status) print_message("skipped: the address sanitizer and a GPU's driver do not go together\n");
-    return SKIPPED;
-#endif
-    return status ? SKIPPED : cmocka_run_group_tests(tests, NULL, NULL);
+    return has_gpu() ? cmocka_run_group_tests(tests, NULL, NULL) : SKIPPED;
 }

@@ -24,9 +24,20 @@ static const char *const plans[] = {
 };
 enum { PLANS = sizeof plans / sizeof *plans };
 
-static const char *const cells[] = {
-    "gilr_lstm", "sru",    "qrnn_fo", "qrnn_ifo_w2",  "mingru", "minlstm",
-    "qrnn_f",    "indrnn", "sru2",    "gru_diagonal", "lstm",   RCV_SOURCE_DIR "/tests/support/cells/mixed.cell"};
+static const char *const cells[] = {"gilr_lstm",
+                                    "sru",
+                                    "qrnn_fo",
+                                    "qrnn_ifo_w2",
+                                    "mingru",
+                                    "minlstm",
+                                    "qrnn_f",
+                                    "indrnn",
+                                    "sru2",
+                                    "gru_diagonal",
+                                    "lstm",
+                                    RCV_SOURCE_DIR "/tests/support/cells/mixed.cell",
+                                    RCV_SOURCE_DIR "/tests/support/cells/lru.cell",
+                                    RCV_SOURCE_DIR "/tests/support/cells/constants.cell"};
 enum { CELLS = sizeof cells / sizeof *cells };
 static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_BFLOAT16, RCV_FLOAT64, RCV_FLOAT32, RCV_FLOAT16};
 

@@ -1,4 +1,5 @@
 /* Runs on a GPU: streams, threads, addresses that change, what the caller leaves out, memory that is not there. */
+#include "gpu.h"
 #include "planned.h"
 
 #include <cuda_runtime_api.h>
@@ -6,8 +7,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
-
-enum { SKIPPED = 77 };
 
 #define check_cuda(call)                                                                                               \
     do {                                                                                                               \
@@ -19,7 +18,8 @@ static const config middle = {"lstm", {.input = 24, .hidden = 40, .layers = 2}, 
 static const config plain = {"gru", {.input = 24, .hidden = 40, .layers = 2}, 6, 10, false, false, true};
 
 static const char *const plans[] = {"combine+fuse+pack+wavefront+merge+graph", "combine(steps=2)+fuse+streams(4)",
-                                    "combine+fuse+pack", "naive+graph"};
+                                    "combine+fuse+pack", "naive+graph",
+                                    "combine(steps=all)+fuse+merge+interpret+graph"};
 enum { PLANS = sizeof plans / sizeof *plans };
 
 static void open_on_gpu(problem *p, const config *c) {
@@ -555,20 +555,105 @@ static void test_leaks(void **state) {
     close_problem(&p);
 }
 
+/* ---- calls that are captured ---- */
+
+static const config random_rows = {"gru", {.input = 24, .hidden = 40, .layers = 2, .dropout = 0.5}, 6, 10, true, false,
+                                   true};
+
+/* Writes a seed and lengths to the device, on the stream. */
+static void send_call(const problem *p, data *d, uint64_t *seed_at, uint64_t seed, int64_t shift) {
+    int64_t *lengths = malloc((size_t)p->c.batch * sizeof *lengths);
+    assert_non_null(lengths);
+    for (int64_t b = 0; b < p->c.batch; b++) lengths[b] = (p->lengths[b] + shift * (b + 1)) % (p->c.steps + 3) - 1;
+    check_ok(rcv_memory_write("cuda", d->lengths, lengths, (size_t)p->c.batch * sizeof *lengths));
+    check_ok(rcv_memory_write("cuda", seed_at, &seed, sizeof seed));
+    free(lengths);
+}
+
+/* A forward and a backward call, captured once, replayed with another seed and other lengths: the bits are those of calls. The seed changes
+ * between the two passes, and the backward pass does not see it. */
+static void check_replays(const problem *p, const char *schedule) {
+    enum { TIMES = 3 };
+    rcv_plan_options options = options_of(p, RCV_FLOAT32, true, schedule);
+    rcv_plan *plan = NULL;
+    rcv_run *run = NULL;
+    cudaStream_t stream;
+    cudaGraph_t graphs[2];
+    cudaGraphExec_t passes[2];
+    void *seed_at = NULL;
+    data d;
+    int64_t count = p->x_count;
+    float *want = malloc(sizeof(float) * (size_t)(TIMES * count)), *got = malloc(sizeof(float) * (size_t)count);
+    assert_true(want && got);
+    check_ok(rcv_plan_new(p->net, &options, &plan));
+    check_ok(rcv_run_new(plan, &run));
+    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    check_ok(rcv_run_set_stream(run, stream));
+    check_ok(rcv_memory_new(p->context, "cuda", sizeof(uint64_t), &seed_at));
+    open_data(&d, p, RCV_FLOAT32);
+    d.forward.seed_at = seed_at;
+    int64_t *given = NULL;
+    size_t bytes = (size_t)p->c.batch * sizeof *given;
+    given = malloc(bytes);
+    assert_non_null(given);
+    check_ok(rcv_memory_read("cuda", given, d.lengths, bytes));
+    for (int i = 0; i < TIMES; i++) {
+        send_call(p, &d, seed_at, 7 + (uint64_t)i, i);
+        check_ok(rcv_run_forward(run, &d.forward));
+        check_cuda(cudaStreamSynchronize(stream));
+        send_call(p, &d, seed_at, 99, i);
+        check_ok(rcv_run_backward(run, &d.backward));
+        check_cuda(cudaStreamSynchronize(stream));
+        check_ok(rcv_memory_read("cuda", want + i * count, d.dx, sizeof(float) * (size_t)count));
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        check_ok(pass ? rcv_run_backward(run, &d.backward) : rcv_run_forward(run, &d.forward));
+        check_cuda(cudaStreamEndCapture(stream, &graphs[pass]));
+        check_cuda(cudaGraphInstantiate(&passes[pass], graphs[pass], 0));
+    }
+    for (int i = TIMES; i-- > 0;) {
+        send_call(p, &d, seed_at, 7 + (uint64_t)i, i);
+        check_cuda(cudaGraphLaunch(passes[0], stream));
+        check_cuda(cudaStreamSynchronize(stream));
+        send_call(p, &d, seed_at, 99, i);
+        check_cuda(cudaGraphLaunch(passes[1], stream));
+        check_cuda(cudaStreamSynchronize(stream));
+        check_ok(rcv_memory_read("cuda", got, d.dx, sizeof(float) * (size_t)count));
+        if (memcmp(got, want + i * count, sizeof(float) * (size_t)count))
+            fail_msg("%s: replay %d differs from the call", schedule, i);
+    }
+    assert_true(memcmp(want, want + count, sizeof(float) * (size_t)count) != 0);
+    check_ok(rcv_memory_write("cuda", d.lengths, given, bytes));
+    for (int pass = 0; pass < 2; pass++) {
+        check_cuda(cudaGraphExecDestroy(passes[pass]));
+        check_cuda(cudaGraphDestroy(graphs[pass]));
+    }
+    rcv_run_free(run);
+    check_cuda(cudaStreamDestroy(stream));
+    rcv_memory_free(p->context, "cuda", seed_at);
+    close_data(&d, true, NULL);
+    rcv_plan_free(plan);
+    free(given);
+    free(want);
+    free(got);
+}
+
+static void test_replays(void **state) {
+    (void)state;
+    problem p;
+    open_on_gpu(&p, &random_rows);
+    p.device_lengths = true;
+    for (int i = 0; i < PLANS; i++) check_replays(&p, plans[i]);
+    close_problem(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_addresses),  cmocka_unit_test(test_accumulate), cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_in_place),   cmocka_unit_test(test_optional),   cmocka_unit_test(test_misaligned),
         cmocka_unit_test(test_streams),    cmocka_unit_test(test_threads),    cmocka_unit_test(test_vendor),
-        cmocka_unit_test(test_persistent), cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_leaks)};
-    rcv_context *context = NULL;
-    if (rcv_context_new(NULL, &context)) return 1;
-    rcv_status status = rcv_device_describe(context, "cuda", NULL);
-    if (status) print_message("skipped: %s\n", rcv_message());
-    rcv_context_free(context);
-#ifdef __SANITIZE_ADDRESS__
-    if (!status) print_message("skipped: the address sanitizer and a GPU's driver do not go together\n");
-    return SKIPPED;
-#endif
-    return status ? SKIPPED : cmocka_run_group_tests(tests, NULL, NULL);
+        cmocka_unit_test(test_persistent), cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_leaks),
+        cmocka_unit_test(test_replays)};
+    return has_gpu() ? cmocka_run_group_tests(tests, NULL, NULL) : SKIPPED;
 }

@@ -24,6 +24,10 @@ static const char *const gpu_plans[] = {
     "combine(steps=3)+fuse+pack+wavefront+merge",
     "combine+fuse+pack+wavefront+merge+streams(4)",
     "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge",
+    "naive+interpret",
+    "combine+fuse+interpret",
+    "combine(steps=all)+fuse+interpret",
+    "combine+fuse+wavefront+merge+interpret",
     "naive+graph",
     "combine+fuse+pack+graph",
     "combine+fuse+pack+wavefront+merge+graph",
@@ -50,6 +54,13 @@ static const config gpu_configs[] = {
      false,
      true},
     {"qrnn_fo_w2", {.input = 4, .hidden = 4, .layers = 2}, 7, 4, true, false, true},
+    {RCV_SOURCE_DIR "/tests/support/cells/constants.cell",
+     {.input = 5, .hidden = 4, .layers = 2},
+     7,
+     4,
+     true,
+     true,
+     true},
 };
 enum { GPU_PLANS = sizeof gpu_plans / sizeof *gpu_plans, GPU_CONFIGS = sizeof gpu_configs / sizeof *gpu_configs };
 
@@ -73,6 +84,7 @@ static inline bool write_with(const rcv_net *net, const rcv_plan_options *option
     if (schedule->applies(net, options, &rungs, &machine)) return false;
     rcvi_program_init(program, net, options, &rungs, &machine);
     schedule->write(program);
+    rcvi_program_convert(program);
     assert_false(program->failed);
     rcvi_program_narrow(program);
     check_ok(rcvi_program_lay_out(program));
@@ -85,7 +97,8 @@ static inline bool write_program(const problem *p, bool training, const char *pl
     return write_with(p->net, &options, program);
 }
 
-/* Calls `check` for every program that there is (of a part: sample.h), with and without a library where it matters; answers how many. */
+/* Calls `check` for every program that there is (of a part: sample.h), with and without a library where it matters, a third of them with
+ * separate parameters, a third with parameters or gradients in types of their own; answers how many. */
 static inline size_t each_program(size_t (*check)(const problem *p, const rcvi_program *program)) {
     size_t counted = 0, index = 0;
     for (int i = 0; i < GPU_CONFIGS * GPU_PLANS * 8; i++) {
@@ -98,6 +111,9 @@ static inline size_t each_program(size_t (*check)(const problem *p, const rcvi_p
         problem p;
         rcvi_program program;
         open_problem(&p, &c, 1);
+        p.separate = i % 3 == 2;
+        if (i % 5 < 2) p.parameter_type = (rcv_array_type)(i / 5 % (RCV_AS_BFLOAT16 + 1));
+        if (i % 5 < 2) p.gradient_type = (rcv_array_type)(i / 25 % (RCV_AS_BFLOAT16 + 1));
         if (write_program(&p, i & 1, plan, &program)) {
             counted += check(&p, &program);
             rcvi_program_free(&program);

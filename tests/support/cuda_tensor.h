@@ -124,7 +124,7 @@ static inline rcvi_matrix tensor_matrix(const tensor *t, const tensor *rounded) 
                          .type = t->type,
                          .rounded = rounded ? tensor_at(rounded) : NULL,
                          .rounded_type = rounded ? rounded->type : RCVI_F32,
-                         .order = {NULL, 1}};
+                         .order = {NULL, 1, 0}};
 }
 
 /* What the device has now; free it. */

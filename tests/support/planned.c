@@ -66,8 +66,12 @@ void close_problem(problem *p) {
 }
 
 rcv_plan_options options_of(const problem *p, rcv_dtype dtype, bool training, const char *schedule) {
-    return RCV_INIT(rcv_plan_options, .steps = p->c.steps, .batch = p->c.batch, .dtype = dtype, .training = training,
-                    .lengths = p->c.lengths, .resets = p->c.resets, .schedule = schedule, .device = p->device);
+    return RCV_INIT(rcv_plan_options, .steps = p->most_steps ? p->most_steps : p->c.steps,
+                    .batch = p->most_batch ? p->most_batch : p->c.batch, .dtype = dtype, .training = training,
+                    .lengths = p->c.lengths, .resets = p->c.resets, .schedule = schedule, .device = p->device,
+                    .data = p->data_type, .states = p->state_type, .batch_major = p->batch_major,
+                    .separate_parameters = p->separate, .device_lengths = p->device_lengths,
+                    .parameters = p->parameter_type, .gradients = p->gradient_type);
 }
 
 /* ---- data ---- */
@@ -75,8 +79,6 @@ rcv_plan_options options_of(const problem *p, rcv_dtype dtype, bool training, co
 enum { GUARD = 512, GUARD_BYTE = 0xa5 }; /* bytes behind a tensor in a GPU's memory */
 
 static size_t guard_of(const problem *p) { return p->device ? GUARD : 0; } /* of the CPU's, a sanitizer takes care */
-static size_t size_of(rcv_dtype dtype) { return dtype == RCV_FLOAT64 ? sizeof(double) : sizeof(float); }
-
 static void *new_bytes(size_t bytes) {
     void *memory = malloc(bytes ? bytes : 1);
     assert_non_null(memory);
@@ -105,45 +107,151 @@ static void *take_bytes(const problem *p, void *memory, size_t count, const char
     return bytes;
 }
 
-/* The values in the type in which a plan of this type takes them; of none, poison. */
-static void *as_type(rcv_dtype dtype, const double *values, int64_t count) {
-    void *copy = new_bytes((size_t)count * size_of(dtype));
-    for (int64_t i = 0; i < count; i++) {
-        double value = values ? values[i] : NAN;
-        if (dtype == RCV_FLOAT64)
-            ((double *)copy)[i] = value;
+/* The type of arrays of parameters in a plan of this type, and of others that declare none. */
+static rcv_dtype plain_type(rcv_dtype dtype) { return dtype == RCV_FLOAT64 ? RCV_FLOAT64 : RCV_FLOAT32; }
+
+static rcv_dtype declared_type(rcv_array_type declared, rcv_dtype dtype) {
+    return declared ? (rcv_dtype)(declared - 1) : plain_type(dtype);
+}
+
+static float float_of(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+double round_to(rcv_dtype dtype, double value) {
+    float single = (float)value;
+    if (dtype == RCV_FLOAT64 || !isfinite(single)) return value;
+    if (dtype == RCV_FLOAT32) return (double)single;
+    int exponent, bits = dtype == RCV_BFLOAT16 ? 8 : dtype == RCV_FLOAT16 ? 11 : 24;
+    frexp(value, &exponent);
+    if (dtype == RCV_FLOAT16 && exponent < -13) exponent = -13; /* subnormal numbers are multiples of 2^-24 */
+    return ldexp(rint(ldexp(value, bits - exponent)), exponent - bits);
+}
+
+/* Of numbers that the type has. */
+static uint16_t half_of(rcv_dtype dtype, double value) {
+    uint32_t bits;
+    float single = (float)value;
+    memcpy(&bits, &single, sizeof bits);
+    if (dtype == RCV_BFLOAT16) return (uint16_t)(bits >> 16);
+    if (isnan(value)) return 0x7e00;
+    if (fabs(value) < 0x1p-14) return (uint16_t)((bits >> 16 & 0x8000) | (uint32_t)ldexp(fabs(value), 24));
+    return (uint16_t)((bits >> 16 & 0x8000) | ((bits & 0x7fffffff) - (112u << 23)) >> 13);
+}
+
+static double value_of(rcv_dtype dtype, uint16_t half) {
+    if (dtype == RCV_BFLOAT16) return (double)float_of((uint32_t)half << 16);
+    int exponent = half >> 10 & 31, fraction = half & 1023;
+    double magnitude = exponent == 31  ? (fraction ? NAN : INFINITY)
+                       : exponent == 0 ? ldexp(fraction, -24)
+                                       : ldexp(1024 + fraction, exponent - 25);
+    return half & 0x8000 ? -magnitude : magnitude;
+}
+
+/* Where row t * batch + b of batch-major data lies; rows: 0 for what has no order of steps. */
+static int64_t row_at(const problem *p, bool by_step, int64_t row) {
+    int64_t batch = p->c.batch;
+    return by_step && p->batch_major ? row % batch * p->c.steps + row / batch : row;
+}
+
+/* An array of the caller: its elements, their type, and those of a row of data, which has an order of steps; 0: of what has none. */
+typedef struct {
+    int64_t count;
+    rcv_dtype dtype;
+    int64_t row;
+} layout;
+
+/* The values as the caller's array has them; of none, poison. */
+static void *as_array(const problem *p, layout l, const double *values) {
+    char *copy = new_bytes((size_t)l.count * rcv_dtype_bytes(l.dtype));
+    for (int64_t i = 0; i < l.count; i++) {
+        double value = values ? round_to(l.dtype, values[i]) : NAN;
+        int64_t at = l.row ? row_at(p, true, i / l.row) * l.row + i % l.row : i;
+        if (l.dtype == RCV_FLOAT64)
+            ((double *)(void *)copy)[at] = value;
+        else if (l.dtype == RCV_FLOAT32)
+            ((float *)(void *)copy)[at] = (float)value;
         else
-            ((float *)copy)[i] = (float)value;
+            ((uint16_t *)(void *)copy)[at] = half_of(l.dtype, value);
     }
     return copy;
 }
 
-static void *put(const data *d, const double *values, int64_t count) {
-    void *copy = as_type(d->dtype, values, count);
-    void *memory = put_bytes(d->p, copy, (size_t)count * size_of(d->dtype));
+static void *put(const data *d, layout l, const double *values) {
+    void *copy = as_array(d->p, l, values);
+    void *memory = put_bytes(d->p, copy, (size_t)l.count * rcv_dtype_bytes(l.dtype));
     free(copy);
     return memory;
 }
 
-static void take_input(const data *d, void *memory, const double *values, int64_t count, const char *what) {
-    size_t bytes = (size_t)count * size_of(d->dtype);
-    void *was = as_type(d->dtype, values, count), *is = take_bytes(d->p, memory, bytes, what);
+static void take_input(const data *d, void *memory, layout l, const double *values, const char *what) {
+    size_t bytes = (size_t)l.count * rcv_dtype_bytes(l.dtype);
+    void *was = as_array(d->p, l, values), *is = take_bytes(d->p, memory, bytes, what);
     if (memcmp(was, is, bytes)) fail_msg("a call wrote to its input %s", what);
     free(was);
     free(is);
 }
 
-static void take_output(const data *d, void *memory, int64_t count, const char *what, results *r) {
-    void *values = take_bytes(d->p, memory, (size_t)count * size_of(d->dtype), what);
+static void take_output(const data *d, void *memory, layout l, const char *what, results *r) {
+    void *values = take_bytes(d->p, memory, (size_t)l.count * rcv_dtype_bytes(l.dtype), what);
     if (r) {
-        double *wide = new_bytes((size_t)count * sizeof *wide);
-        for (int64_t i = 0; i < count; i++)
-            wide[i] = d->dtype == RCV_FLOAT64 ? ((double *)values)[i] : (double)((float *)values)[i];
+        double *wide = new_bytes((size_t)l.count * sizeof *wide);
+        for (int64_t i = 0; i < l.count; i++) {
+            int64_t at = l.row ? row_at(d->p, true, i / l.row) * l.row + i % l.row : i;
+            wide[i] = l.dtype == RCV_FLOAT64   ? ((double *)values)[at]
+                      : l.dtype == RCV_FLOAT32 ? (double)((float *)values)[at]
+                                               : value_of(l.dtype, ((uint16_t *)values)[at]);
+        }
         r->names[r->count] = what;
         r->values[r->count] = wide;
-        r->counts[r->count++] = count;
+        r->counts[r->count++] = l.count;
     }
     free(values);
+}
+
+static layout of_parameters(const data *d) { return (layout){d->p->parameter_count, d->parameter_dtype, 0}; }
+static layout of_gradients(const data *d) { return (layout){d->p->parameter_count, d->gradient_dtype, 0}; }
+static layout of_x(const data *d) { return (layout){d->p->x_count, d->data_dtype, d->p->c.net.input}; }
+static layout of_y(const data *d) { return (layout){d->p->y_count, d->data_dtype, rcv_net_output(d->p->net)}; }
+static layout of_state(const data *d, size_t s) { return (layout){d->p->state_counts[s], d->state_dtype, 0}; }
+
+static uint8_t *put_resets(const problem *p) {
+    int64_t rows = p->c.steps * p->c.batch;
+    uint8_t *copy = new_bytes((size_t)rows);
+    for (int64_t i = 0; i < rows; i++) copy[row_at(p, true, i)] = p->resets[i];
+    void *memory = put_bytes(p, copy, (size_t)rows);
+    free(copy);
+    return memory;
+}
+
+/* The lengths as a plan takes them that does not check them: those that are the most, or the least, may lie outside. */
+static int64_t *unchecked_lengths(const problem *p) {
+    int64_t *lengths = new_bytes((size_t)p->c.batch * sizeof *lengths);
+    for (int64_t b = 0; b < p->c.batch; b++) {
+        lengths[b] = p->lengths[b];
+        if (lengths[b] == p->c.steps) lengths[b] += b % 3 == 2 ? INT64_MAX / 2 : b % 3;
+        if (lengths[b] == 1 && p->c.steps > 1) lengths[b] -= b % 3 == 2 ? INT64_MAX / 2 : b % 3;
+    }
+    return lengths;
+}
+
+static void put_lengths(data *d) {
+    const problem *p = d->p;
+    if (!p->device_lengths) return;
+    int64_t *lengths = unchecked_lengths(p);
+    d->lengths = put_bytes(p, lengths, (size_t)p->c.batch * sizeof *lengths);
+    free(lengths);
+}
+
+static void take_lengths(data *d) {
+    size_t bytes = (size_t)d->p->c.batch * sizeof *d->lengths;
+    if (!d->lengths) return;
+    int64_t *was = unchecked_lengths(d->p), *is = take_bytes(d->p, d->lengths, bytes, "lengths");
+    if (memcmp(was, is, bytes)) fail_msg("a call wrote to its lengths");
+    free(was);
+    free(is);
 }
 
 void drop(results *r) {
@@ -151,54 +259,154 @@ void drop(results *r) {
     r->count = 0;
 }
 
-void open_data(data *d, const problem *p, rcv_dtype dtype) {
-    *d = (data){.p = p, .dtype = dtype};
-    d->parameters = put(d, p->parameters, p->parameter_count);
-    d->x = put(d, p->x, p->x_count);
-    d->dy = put(d, p->dy, p->y_count);
-    d->y = put(d, NULL, p->y_count);
-    d->dx = put(d, NULL, p->x_count);
-    d->dparameters = put(d, NULL, p->parameter_count);
-    for (size_t s = 0; s < p->states; s++) {
-        d->initial[s] = put(d, p->initial[s], p->state_counts[s]);
-        d->dfinal[s] = put(d, p->dfinal[s], p->state_counts[s]);
-        d->final[s] = put(d, NULL, p->state_counts[s]);
-        d->dinitial[s] = put(d, NULL, p->state_counts[s]);
-        d->again[s] = put(d, p->again[s], p->state_counts[s]);
-        d->dagain[s] = put(d, NULL, p->state_counts[s]);
+/* ---- separate tensors ---- */
+
+/* Elements before a tensor in its block: on the CPU tensors begin at any element, on a GPU at any 16 bytes. */
+static int64_t shift_of(const data *d, size_t tensor, rcv_dtype dtype) {
+    return (int64_t)(tensor % 3) * (d->p->device ? 16 / (int64_t)rcv_dtype_bytes(dtype) : 1);
+}
+
+static layout of_block(const data *d, size_t tensor, rcv_dtype dtype) {
+    return (layout){shift_of(d, tensor, dtype) + rcv_net_parameter(d->p->net, tensor)->count, dtype, 0};
+}
+
+/* Zeros, then the values of a tensor (NULL: poison). */
+static double *shifted(const data *d, size_t tensor, rcv_dtype dtype, const double *values) {
+    int64_t shift = shift_of(d, tensor, dtype), count = rcv_net_parameter(d->p->net, tensor)->count;
+    double *block = new_bytes((size_t)(shift + count) * sizeof *block);
+    for (int64_t i = 0; i < shift + count; i++) block[i] = i < shift ? 0 : values ? values[i - shift] : NAN;
+    return block;
+}
+
+static void *put_tensor(const data *d, size_t tensor, rcv_dtype dtype, const double *values, void **block) {
+    double *wide = shifted(d, tensor, dtype, values);
+    *block = put(d, of_block(d, tensor, dtype), wide);
+    free(wide);
+    return (char *)*block + (size_t)shift_of(d, tensor, dtype) * rcv_dtype_bytes(dtype);
+}
+
+static void open_tensors(data *d) {
+    const problem *p = d->p;
+    size_t count = rcv_net_parameter_count(p->net);
+    void **tables = new_bytes(4 * count * sizeof *tables);
+    d->tensors = tables;
+    d->dtensors = tables + count;
+    d->blocks = tables + 2 * count;
+    d->dblocks = tables + 3 * count;
+    for (size_t i = 0; i < count; i++) {
+        const double *values = p->parameters + rcv_net_parameter(p->net, i)->offset;
+        d->tensors[i] = put_tensor(d, i, d->parameter_dtype, values, &d->blocks[i]);
+        d->dtensors[i] = put_tensor(d, i, d->gradient_dtype, NULL, &d->dblocks[i]);
     }
-    d->resets = put_bytes(p, p->resets, (size_t)(p->c.steps * p->c.batch));
+}
+
+static void close_tensors(data *d, results *r) {
+    const problem *p = d->p;
+    double *all = new_bytes((size_t)(p->parameter_count + 1) * sizeof *all);
+    for (size_t i = 0; i < rcv_net_parameter_count(p->net); i++) {
+        const rcv_parameter *parameter = rcv_net_parameter(p->net, i);
+        int64_t shift = shift_of(d, i, d->gradient_dtype);
+        double *was = shifted(d, i, d->parameter_dtype, p->parameters + parameter->offset);
+        take_input(d, d->blocks[i], of_block(d, i, d->parameter_dtype), was, parameter->name);
+        free(was);
+        results one = {.count = 0};
+        take_output(d, d->dblocks[i], of_block(d, i, d->gradient_dtype), parameter->name, &one);
+        for (int64_t k = 0; k < shift; k++) assert_true(one.values[0][k] == 0); /* nothing is written before it */
+        memcpy(all + parameter->offset, one.values[0] + shift, (size_t)parameter->count * sizeof *all);
+        drop(&one);
+    }
+    free(d->tensors);
+    if (r) {
+        r->names[r->count] = "dparameters";
+        r->values[r->count] = all;
+        r->counts[r->count++] = p->parameter_count;
+    } else {
+        free(all);
+    }
+}
+
+void open_data(data *d, const problem *p, rcv_dtype dtype) {
+    *d = (data){.p = p,
+                .dtype = dtype,
+                .data_dtype = declared_type(p->data_type, dtype),
+                .state_dtype = declared_type(p->state_type, dtype),
+                .parameter_dtype = declared_type(p->parameter_type, dtype),
+                .gradient_dtype = declared_type(p->gradient_type, dtype)};
+    if (p->separate)
+        open_tensors(d);
+    else
+        d->parameters = put(d, of_parameters(d), p->parameters);
+    d->x = put(d, of_x(d), p->x);
+    d->dy = put(d, of_y(d), p->dy);
+    d->y = put(d, of_y(d), NULL);
+    d->dx = put(d, of_x(d), NULL);
+    if (!p->separate) d->dparameters = put(d, of_gradients(d), NULL);
+    for (size_t s = 0; s < p->states; s++) {
+        d->initial[s] = put(d, of_state(d, s), p->initial[s]);
+        d->dfinal[s] = put(d, of_state(d, s), p->dfinal[s]);
+        d->final[s] = put(d, of_state(d, s), NULL);
+        d->dinitial[s] = put(d, of_state(d, s), NULL);
+        d->again[s] = put(d, of_state(d, s), p->again[s]);
+        d->dagain[s] = put(d, of_state(d, s), NULL);
+    }
+    d->resets = put_resets(p);
+    put_lengths(d);
     d->forward = RCV_INIT(rcv_forward, .parameters = d->parameters, .x = d->x, .y = d->y,
-                          .lengths = p->c.lengths ? p->lengths : NULL, .resets = p->c.resets ? d->resets : NULL,
+                          .lengths = !p->c.lengths ? NULL
+                                     : d->lengths  ? d->lengths
+                                                   : p->lengths,
+                          .resets = p->c.resets ? d->resets : NULL,
                           .initial = p->c.initial ? (const void *const *)d->initial : NULL,
-                          .restart = p->restart ? (const void *const *)d->again : NULL, .final = d->final, .seed = 5);
-    d->backward =
-        RCV_INIT(rcv_backward, .dy = d->dy, .dfinal = (const void *const *)d->dfinal, .dx = d->dx,
-                 .dinitial = d->dinitial, .drestart = p->restart ? d->dagain : NULL, .dparameters = d->dparameters);
+                          .restart = p->restart ? (const void *const *)d->again : NULL, .final = d->final, .seed = 5,
+                          .steps = p->c.steps, .batch = p->c.batch, .tensors = (const void *const *)d->tensors);
+    d->backward = RCV_INIT(rcv_backward, .dy = d->dy, .dfinal = (const void *const *)d->dfinal, .dx = d->dx,
+                           .dinitial = d->dinitial, .drestart = p->restart ? d->dagain : NULL,
+                           .dparameters = d->dparameters, .dtensors = d->dtensors);
 }
 
 void close_data(data *d, bool training, results *r) {
     const problem *p = d->p;
     results *gradients = training ? r : NULL;
     if (r) r->count = 0;
-    take_output(d, d->y, p->y_count, "y", r);
+    take_output(d, d->y, of_y(d), "y", r);
     for (size_t s = 0; s < p->states; s++) {
-        take_output(d, d->final[s], p->state_counts[s], "a final state", r);
-        take_output(d, d->dinitial[s], p->state_counts[s], "an initial state's gradient", gradients);
-        take_output(d, d->dagain[s], p->state_counts[s], "a restart state's gradient", p->restart ? gradients : NULL);
-        take_input(d, d->initial[s], p->initial[s], p->state_counts[s], "an initial state");
-        take_input(d, d->again[s], p->again[s], p->state_counts[s], "a restart state");
-        take_input(d, d->dfinal[s], p->dfinal[s], p->state_counts[s], "a final state's gradient");
+        take_output(d, d->final[s], of_state(d, s), "a final state", r);
+        take_output(d, d->dinitial[s], of_state(d, s), "an initial state's gradient", gradients);
+        take_output(d, d->dagain[s], of_state(d, s), "a restart state's gradient", p->restart ? gradients : NULL);
+        take_input(d, d->initial[s], of_state(d, s), p->initial[s], "an initial state");
+        take_input(d, d->again[s], of_state(d, s), p->again[s], "a restart state");
+        take_input(d, d->dfinal[s], of_state(d, s), p->dfinal[s], "a final state's gradient");
     }
-    take_output(d, d->dx, p->x_count, "dx", gradients);
-    take_output(d, d->dparameters, p->parameter_count, "dparameters", gradients);
-    take_input(d, d->parameters, p->parameters, p->parameter_count, "parameters");
-    take_input(d, d->x, p->x, p->x_count, "x");
-    take_input(d, d->dy, p->dy, p->y_count, "dy");
+    take_output(d, d->dx, of_x(d), "dx", gradients);
+    if (p->separate) {
+        close_tensors(d, gradients);
+    } else {
+        take_output(d, d->dparameters, of_gradients(d), "dparameters", gradients);
+        take_input(d, d->parameters, of_parameters(d), p->parameters, "parameters");
+    }
+    take_input(d, d->x, of_x(d), p->x, "x");
+    take_input(d, d->dy, of_y(d), p->dy, "dy");
+    take_lengths(d);
     free(take_bytes(p, d->resets, (size_t)(p->c.steps * p->c.batch), "resets"));
 }
 
 /* ---- runs ---- */
+
+rcv_status call_at(data *d, rcv_run *run, bool training, int64_t steps, int64_t batch) {
+    const rcv_forward whole = d->forward;
+    int64_t *lengths = new_bytes((size_t)batch * sizeof *lengths);
+    assert_true(steps <= whole.steps && batch <= whole.batch);
+    for (int64_t b = 0; b < batch; b++) lengths[b] = d->p->lengths[b] < steps ? d->p->lengths[b] : steps;
+    d->forward.steps = steps;
+    d->forward.batch = batch;
+    if (whole.lengths && !d->lengths) d->forward.lengths = lengths;
+    rcv_status status = rcv_run_forward(run, &d->forward);
+    if (!status && training) status = rcv_run_backward(run, &d->backward);
+    if (!status) status = rcv_run_wait(run);
+    d->forward = whole;
+    free(lengths);
+    return status;
+}
 
 void run_plan(const problem *p, const rcv_plan *plan, rcv_dtype dtype, bool training, results *r) {
     rcv_run *run = NULL;
@@ -228,6 +436,9 @@ void run_pinned(const problem *p, rcv_dtype dtype, bool training, const char *sc
 void run_oracle(const problem *p, bool training, results *r) {
     problem own = *p;
     own.device = NULL;
+    own.data_type = own.state_type = own.parameter_type = own.gradient_type = RCV_AS_PLAN;
+    own.batch_major = false;
+    own.separate = own.device_lengths = false;
     run_pinned(&own, RCV_FLOAT64, training, "naive", r);
 }
 
@@ -305,8 +516,19 @@ static int64_t count_off(const double *got, const double *want, int64_t count, d
     return off;
 }
 
-bool is_near_shaken(const problem *p, rcv_dtype dtype, const char *schedule, const results *got, const results *want,
-                    const results *shaken, double *worst, char *sentence, size_t room) {
+/* The type with the fewest bits of the plan's and those of its arrays. */
+static rcv_dtype coarsest(const problem *p, rcv_dtype dtype) {
+    rcv_dtype types[] = {dtype, declared_type(p->data_type, dtype), declared_type(p->state_type, dtype),
+                         declared_type(p->parameter_type, dtype), declared_type(p->gradient_type, dtype)};
+    for (int i = 1; i < 5; i++) {
+        if (tolerance(types[i]) > tolerance(types[0])) types[0] = types[i];
+    }
+    return types[0];
+}
+
+bool is_near_shaken(const problem *p, rcv_dtype plan_dtype, const char *schedule, const results *got,
+                    const results *want, const results *shaken, double *worst, char *sentence, size_t room) {
+    rcv_dtype dtype = coarsest(p, plan_dtype);
     bool kinks = dtype != RCV_FLOAT64 && has_kinks(p), exact = dtype == RCV_FLOAT64 || dtype == RCV_FLOAT32;
     assert_int_equal(got->count, want->count);
     for (int i = 0; i < got->count; i++) {
@@ -325,7 +547,8 @@ bool is_near_shaken(const problem *p, rcv_dtype dtype, const char *schedule, con
             "%s, %ld layers of %ld, %ld steps of %ld: %s of %s in %s is off by %g of %g, in norm by %g; %ld of %ld "
             "elements, first %ld",
             p->c.cell, (long)p->c.net.layers, (long)p->c.net.hidden, (long)p->c.steps, (long)p->c.batch, got->names[i],
-            schedule, rcv_dtype_name(dtype), d.error, d.scale, d.norm, (long)off, (long)want->counts[i], (long)first);
+            schedule, rcv_dtype_name(plan_dtype), d.error, d.scale, d.norm, (long)off, (long)want->counts[i],
+            (long)first);
         return false;
     }
     return true;

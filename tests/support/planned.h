@@ -23,8 +23,15 @@ typedef struct {
 
 typedef struct {
     config c;
-    const char *device; /* of its plans; NULL, the CPU, once it is opened */
-    bool restart;       /* whether resets return to states of their own; false once it is opened */
+    const char *device;             /* of its plans; NULL, the CPU, once it is opened */
+    bool restart;                   /* whether resets return to states of their own; false once it is opened */
+    bool separate;                  /* whether parameters and gradients are tensors apart; false once it is opened */
+    int64_t most_steps, most_batch; /* sizes that its plans are made for; 0 once it is opened: those of its calls */
+    /* Types that plans but the oracle's declare; those of the plan once it is opened. */
+    rcv_array_type data_type, state_type, parameter_type, gradient_type;
+    bool batch_major; /* data of plans but the oracle's; false once it is opened */
+    bool
+        device_lengths; /* of plans but the oracle's, whose lengths are then out of range here and there; false once it is opened */
     test_allocator allocator;
     rcv_context *context;
     rcv_cell *cell;
@@ -46,20 +53,29 @@ rcv_plan_options options_of(const problem *p, rcv_dtype dtype, bool training, co
  * poisoned, and behind every tensor of a GPU lie bytes that must not change. Not to be copied. */
 typedef struct {
     const problem *p;
-    rcv_dtype dtype;
+    rcv_dtype dtype, data_dtype, state_dtype;  /* of the plan, of x, y and their gradients, of states */
+    rcv_dtype parameter_dtype, gradient_dtype; /* of parameters, of their gradients */
     void *parameters, *x, *y, *dy, *dx, *dparameters;
+    void **tensors, **dtensors; /* where the problem separates parameters; each in a block of its own, `blocks` */
+    void **blocks, **dblocks;   /* all four: [rcv_net_parameter_count()] */
     void *initial[MAX_STATES], *final[MAX_STATES], *dfinal[MAX_STATES], *dinitial[MAX_STATES];
     void *again[MAX_STATES], *dagain[MAX_STATES]; /* the states of restarts */
     uint8_t *resets;
+    int64_t *lengths; /* where they lie in the device's memory; else NULL */
     rcv_forward forward;
     rcv_backward backward;
 } data;
 
+/* The number of this type that is nearest; to even of two. */
+double round_to(rcv_dtype dtype, double value);
+
 void open_data(data *d, const problem *p, rcv_dtype dtype);
-/* What lies in the outputs; r may be NULL. Fails where a call wrote to an input, or behind a tensor. */
+/* What lies in the outputs; r may be NULL. Gradients of separate tensors are one result, as a flat array has them. Fails where a call wrote to an input, or behind a tensor. */
 void close_data(data *d, bool training, results *r);
 void drop(results *r);
 
+/* A call of sizes of its own, at most the problem's, on the beginning of the problem's arrays: changes what lies in the outputs. */
+rcv_status call_at(data *d, rcv_run *run, bool training, int64_t steps, int64_t batch);
 /* Runs a plan in a run of its own; twice in it, the second time with parameters that have not changed. */
 void run_plan(const problem *p, const rcv_plan *plan, rcv_dtype dtype, bool training, results *r);
 /* The same of the plan that a string pins. */

@@ -36,16 +36,18 @@
  * failures that were really injected, so that a test can prove that they fired. */
 typedef struct test_allocator {
     rcv_allocator allocator;
-    size_t live;
-    size_t calls;
-    size_t fail_at;
-    size_t failed;
+    _Atomic size_t live; /* threads of the library allocate, too */
+    _Atomic size_t calls;
+    _Atomic size_t fail_at;
+    _Atomic size_t failed;
     bool (*fails)(struct test_allocator *self); /* NULL, or asked at every allocation (memory_faults.h) */
     size_t points, forked;                      /* of memory_faults.h: how often it was asked, and its children */
     bool
         sparse; /* of memory_faults.h: so many allocations that a part of the sweep is still too long under the sanitizers */
     bool in_child;
 } test_allocator;
+
+enum { TEST_FILL = 0xff }; /* every byte of new memory: not a number, in every type */
 
 /* A block's size before it, and bytes behind it that must not change; under the address sanitizer its own are there. */
 #ifdef __SANITIZE_ADDRESS__
@@ -65,6 +67,7 @@ static inline void *test_allocate(void *user, size_t bytes) {
     if (!memory) return NULL;
     self->live++;
     memcpy(memory, &bytes, sizeof bytes);
+    memset(memory + TEST_HEADER, TEST_FILL, bytes);
     memset(memory + TEST_HEADER + bytes, TEST_GUARD_BYTE, TEST_GUARD);
     return memory + TEST_HEADER;
 }

@@ -6,7 +6,7 @@
 
 static void show_planning(void *user, const char *line) { show_progress("%s: %s", (const char *)user, line); }
 
-/* Plans in a new context, without wisdom. */
+/* Plans in a new context, without wisdom; bench reads none from the cache. */
 static void choose_plan(const problem *asked, int effort, choice *choice) {
     problem own = *asked;
     own.wisdom = own.schedule = NULL;

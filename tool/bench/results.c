@@ -148,7 +148,8 @@ void results_free(results *results) {
     void *const blocks[] = {results->title,        results->options,          results->chosen.events,
                             results->chosen.plan,  results->wavefront.events, results->wavefront.plan,
                             results->peak.refusal, results->gemm.refusal,     streaming->refusal,
-                            streaming->plan,       streaming->whole_plan,     streaming->unhoisted_plan};
+                            streaming->plan,       streaming->whole_plan,     streaming->unhoisted_plan,
+                            streaming->object_plan};
     for (size_t i = 0; i < COUNT(blocks); i++) {
         free(blocks[i]);
     }

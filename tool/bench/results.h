@@ -103,10 +103,12 @@ typedef struct {
 
 typedef struct {
     bool done;
-    char *refusal, *plan, *whole_plan, *unhoisted_plan;
+    char *refusal, *plan, *object_plan, *whole_plan, *unhoisted_plan;
     int64_t chunk, calls;
-    double p50, p99, worst;                  /* seconds of a call */
-    double step, whole_step, unhoisted_step; /* seconds of a step, timed in turns; 0: not known */
+    double object_p50, object_ratio; /* of a call by rcv_stream_step, seconds and over one by hand; 0: not known */
+    double p50, p99, worst;          /* seconds of a call */
+    double step, object_step, whole_step,
+        unhoisted_step; /* seconds of a step, timed in turns: by rcv_run_forward, by rcv_stream_step, ...; 0: not known */
     double input_alone,
         input_hoisted; /* seconds of a step's input products: computed for one step, and for all steps at once */
 } streaming;

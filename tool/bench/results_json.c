@@ -123,10 +123,12 @@ static json_t *ranks_json(const results *results) {
 }
 
 static json_t *streaming_json(const streaming *streaming) {
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "chunk",
-                     (json_int_t)streaming->chunk, "calls", (json_int_t)streaming->calls, "reason",
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "chunk", (json_int_t)streaming->chunk, "calls", (json_int_t)streaming->calls, "reason",
                      text(streaming->refusal), "p50", positive(streaming->p50), "p99", positive(streaming->p99),
-                     "worst", positive(streaming->worst), "step", positive(streaming->step), "whole_step",
+                     "worst", positive(streaming->worst), "step", positive(streaming->step), "object_p50",
+                     positive(streaming->object_p50), "object_ratio", positive(streaming->object_ratio), "object_step",
+                     positive(streaming->object_step), "object_plan", text(streaming->object_plan), "whole_step",
                      positive(streaming->whole_step), "unhoisted_step", positive(streaming->unhoisted_step),
                      "input_alone", positive(streaming->input_alone), "input_hoisted",
                      positive(streaming->input_hoisted), "plan", text(streaming->plan), "whole_plan",

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALLS = 4000, WARM_CALLS = 200 };
+enum { CALLS = 4000, WARM_CALLS = 200, TURN = 20 }; /* calls; TURN divides CALLS */
 
 typedef struct {
     rcv_plan *plan;
@@ -92,6 +92,71 @@ static implementation *add_stream(comparison *comparison, const problem *problem
     return added;
 }
 
+/* ---- the same by rcv_stream ---- */
+
+typedef struct {
+    rcv_model *model;
+    rcv_stream *stream;
+    const call_tensors *tensors;
+    void *y;
+    int64_t chunk, steps, stride, at; /* as above */
+} opened;
+
+static double run_opened(implementation *self, int64_t repeats) {
+    opened *opened = self->state;
+    const size_t size = rcv_dtype_bytes(opened->tensors->storage);
+    const double start = now();
+    for (int64_t i = 0; i < repeats; i++) {
+        if (opened->at + opened->chunk > opened->steps) {
+            opened->at = 0;
+        }
+        const char *x = (const char *)opened->tensors->x + (size_t)(opened->at * opened->stride) * size;
+        opened->at += opened->chunk;
+        if (rcv_stream_step(opened->stream, x, opened->chunk, opened->y) != RCV_OK) {
+            implementation_refuse(self, "%s", rcv_message());
+            return -1;
+        }
+    }
+    return now() - start;
+}
+
+static void close_opened(implementation *self) {
+    opened *opened = self->state;
+    rcv_stream_free(opened->stream);
+    rcv_model_free(opened->model);
+    free(opened->y);
+    free(opened);
+}
+
+static implementation *add_opened(comparison *comparison, const problem *problem, const call_tensors *tensors,
+                                  int64_t chunk) {
+    implementation *added = comparison_add(comparison, "rcv_stream");
+    opened *opened = need(1, sizeof *opened);
+    const size_t size = rcv_dtype_bytes(tensors->storage);
+    added->state = opened;
+    added->close = close_opened;
+    added->run = run_opened;
+    opened->tensors = tensors;
+    opened->chunk = chunk;
+    opened->steps = problem->steps;
+    opened->stride = problem->batch * rcv_net_get_options(problem->net)->input;
+    opened->y = need((size_t)(chunk * problem->batch * rcv_net_output(problem->net)), size);
+    rcv_status status = rcv_model_new(problem->net, tensors->storage, 0, &opened->model);
+    if (status == RCV_OK) {
+        memcpy(rcv_model_parameters(opened->model), tensors->parameters, (size_t)tensors->parameter_count * size);
+        const rcv_stream_options options =
+            RCV_INIT(rcv_stream_options, .batch = problem->batch, .most = chunk, .dtype = problem->dtype,
+                     .threads = problem->threads, .schedule = problem->schedule, .effort = (rcv_effort)problem->effort);
+        status = rcv_stream_new_model(opened->model, &options, &opened->stream);
+    }
+    if (status != RCV_OK) {
+        implementation_refuse(added, "%s", rcv_message());
+    } else {
+        added->measured.plan = text_of("%s", rcv_plan_string(rcv_stream_plan(opened->stream)));
+    }
+    return added;
+}
+
 static int ascending(const void *left, const void *right) {
     const double a = *(const double *)left, b = *(const double *)right;
     return (a > b) - (a < b);
@@ -121,6 +186,27 @@ static void measure_latency(implementation *implementation, streaming *streaming
         streaming->worst = latencies[calls - 1];
     }
     free(latencies);
+}
+
+/* p50 of a call of both streams, which run a few calls each in turns: other load on the machine slows both. */
+static void measure_in_turns(implementation *by_hand, implementation *object, streaming *streaming) {
+    double *latencies[2] = {need(CALLS, sizeof(double)), need(CALLS, sizeof(double))};
+    implementation *const sides[2] = {by_hand, object};
+    int64_t calls[2] = {0, 0};
+    for (int64_t i = 0; i < 2 * CALLS && object->measured.refusal == NULL && stop_signal() == 0; i++) {
+        const int side = (int)(i / TURN % 2);
+        const double seconds = sides[side]->run(sides[side], 1);
+        if (seconds < 0) {
+            break;
+        }
+        latencies[side][calls[side]++] = seconds;
+    }
+    if (calls[0] == CALLS && calls[1] == CALLS) {
+        streaming->object_p50 = median(latencies[1], CALLS);
+        streaming->object_ratio = streaming->object_p50 / median(latencies[0], CALLS);
+    }
+    free(latencies[0]);
+    free(latencies[1]);
 }
 
 /* The same plan with the input products computed step by step; NULL if that is the same plan. For free(). */
@@ -190,6 +276,7 @@ void bench_streaming(const bench *bench, results *results) {
     call_tensors_new(&tensors, &problem, problem.net, bench->seed);
     if (initialize_parameters(bench, problem.net, &tensors) == RCV_OK) {
         implementation *stream = add_stream(&comparison, &problem, &tensors, bench->chunk), *unhoisted = NULL;
+        implementation *object = add_opened(&comparison, &problem, &tensors, bench->chunk);
         const implementation *whole = comparison_add_plan(&comparison, "whole sequence", &problem, problem.net,
                                                           &tensors, tensors.parameters, problem.schedule);
         char *pinned = without_hoisting(whole->measured.plan);
@@ -204,13 +291,16 @@ void bench_streaming(const bench *bench, results *results) {
             streaming->refusal = text_of("not measured");
         } else {
             streaming->plan = text_of("%s", stream->measured.plan);
+            streaming->object_plan = text_of("%s", object->measured.plan != NULL ? object->measured.plan : "");
             streaming->whole_plan = text_of("%s", whole->measured.plan != NULL ? whole->measured.plan : "");
             comparison_measure(&comparison, &problem, NULL, NULL, "streaming", bench->seconds / 2, 5);
             measure_latency(stream, streaming);
+            measure_in_turns(stream, object, streaming);
             if (streaming->calls == 0) {
                 streaming->refusal = text_of("not measured");
             }
             streaming->step = step_seconds(stream, bench->chunk);
+            streaming->object_step = step_seconds(object, bench->chunk);
             streaming->whole_step = step_seconds(whole, problem.steps);
             streaming->unhoisted_step = step_seconds(unhoisted, problem.steps);
         }

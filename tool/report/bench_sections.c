@@ -102,6 +102,7 @@ static void put_streaming(FILE *out, const streaming *streaming) {
     fprintf(out, "<div class=\"table\"><table><thead><tr><th>step</th><th>us</th><th>time of streamed over this</th>"
                  "<th class=\"left\">plan</th></tr></thead><tbody>\n");
     step_row(out, "streamed", streaming->step, streaming->step, streaming->plan);
+    step_row(out, "streamed, by rcv_stream", streaming->object_step, streaming->step, streaming->object_plan);
     step_row(out, "whole sequence", streaming->whole_step, streaming->step, streaming->whole_plan);
     step_row(out, "whole sequence, input products step by step", streaming->unhoisted_step, streaming->step,
              streaming->unhoisted_plan);

@@ -119,6 +119,7 @@ static bool check_options(const bench *bench) {
 static parsed parse(bench *bench, int argc, char **argv) {
     option_group shape, planning;
     problem_groups(&bench->problem, &shape, &planning);
+    bench->problem.replan = true; /* planning is one of the things that it measures */
     option options[] = {
         {"anchors", OPTION_FLAG, &bench->anchors, .help = "also oneDNN, OpenBLAS, PyTorch; GPU: cuDNN, PyTorch"},
         {"no-torch", OPTION_FLAG, &bench->no_torch, .help = "leave out PyTorch, which starts slowly"},

@@ -129,7 +129,8 @@ int verb_plan(int argc, char **argv) {
     option_group shape, planning;
     problem_groups(&problem, &shape, &planning);
     bool program = false;
-    option options[] = {{"print", OPTION_FLAG, &program, .help = "also print the program of the chosen plan"}};
+    option options[] = {{"print", OPTION_FLAG, &program, .help = "also print the program of the chosen plan"},
+                        {"replan", OPTION_FLAG, &problem.replan, .help = "measure anew: no wisdom from the cache"}};
     const option_group groups[] = {shape, planning, {"Options", options, COUNT(options)}};
     const command command = {.verb = "plan",
                              .summary = "Lists the plans of a network, fastest first, and the chosen one",
@@ -140,6 +141,8 @@ int verb_plan(int argc, char **argv) {
                                  "lines say where the weights are kept.\n\n"
                                  "Ctrl-C ends planning after the current trial, without a plan and with wisdom\n"
                                  "unchanged; a second Ctrl-C ends it at once.\n\n"
+                                 "What was measured is kept in the cache (RECURVE_CACHE), and a later call takes it\n"
+                                 "from there; --replan measures again and replaces it.\n\n"
                                  "recurve plan --parallel HOW DATA [--machine N,GB,US] plans training over many\n"
                                  "devices; see recurve plan --parallel data --help.",
                              .groups = groups,

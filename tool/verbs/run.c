@@ -4,8 +4,8 @@
 typedef struct {
     const char *model, *input, *output;
     rcv_model_options options;
+    rcv_model_run_options run;
     int64_t rank;
-    bool gradients;
 } arguments;
 
 static rcv_status run(const arguments *arguments) {
@@ -23,7 +23,7 @@ static rcv_status run(const arguments *arguments) {
         status = rcv_tensors_load(context, arguments->input, &in);
     }
     if (status == RCV_OK) {
-        status = rcv_model_run(approximation != NULL ? approximation : loaded, in, arguments->gradients, &out);
+        status = rcv_model_run(approximation != NULL ? approximation : loaded, in, &arguments->run, &out);
     }
     if (status == RCV_OK) {
         status = rcv_tensors_save(out, arguments->output);
@@ -37,11 +37,12 @@ static rcv_status run(const arguments *arguments) {
 }
 
 int verb_run(int argc, char **argv) {
-    arguments arguments = {.options = {.size = sizeof(rcv_model_options), .dtype = RCV_FLOAT32}};
+    arguments arguments = {.options = {.size = sizeof(rcv_model_options), .dtype = RCV_FLOAT32},
+                           .run = {.size = sizeof(rcv_model_run_options)}};
     option options[] = {
         {"input", OPTION_TEXT, &arguments.input, .value = "FILE", .help = "safetensors to read", .required = true},
         {"output", OPTION_TEXT, &arguments.output, .value = "FILE", .help = "safetensors to write", .required = true},
-        {"grad", OPTION_FLAG, &arguments.gradients, .help = "also write gradients; needs dy in the input"},
+        {"grad", OPTION_FLAG, &arguments.run.gradients, .help = "also write gradients; needs dy in the input"},
         {"dtype", OPTION_DTYPE, &arguments.options.dtype, .value = "TYPE", .help = "compute in float32 or float64"},
         {"cell", OPTION_TEXT, &arguments.options.cell, .value = "NAME|FILE",
          .help = "read MODEL as a PyTorch state dict of this cell"},
@@ -49,6 +50,9 @@ int verb_run(int argc, char **argv) {
          .help = "prefix of the parameters' names in MODEL"},
         {"rank", OPTION_INTEGER, &arguments.rank, 0, 1 << 24, .value = "R",
          .help = "run the best approximation of this rank; 0: full"},
+        {"device", OPTION_TEXT, &arguments.run.device, .value = "NAME", .help = "cpu, cuda, cuda:1, ..."},
+        {"threads", OPTION_INTEGER, &arguments.run.threads, 0, 1024, .value = "N",
+         .help = "at most; 0: one for each core"},
     };
     const operand operands[] = {{"MODEL", "a model of recurve, or a PyTorch state dict with --cell", &arguments.model}};
     const option_group groups[] = {{"Options", options, COUNT(options)}};

@@ -9,11 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_VENDORS = 16 };
+
+/* The vendor's library for calls of one size. */
+typedef struct {
+    rcvi_vendor *vendor; /* NULL: none */
+    rcvi_sizes sizes;
+    int64_t converted; /* number of the parameters that it has converted */
+    int64_t used;      /* number of the last call that used it */
+} sized_vendor;
+
 struct rcvi_worker {
     const rcvi_engine *engine;
     rcv_context *context;
-    rcvi_team *team; /* NULL: one thread */
-    rcvi_vendor *vendor;
+    rcvi_team *team;                    /* NULL: one thread */
+    sized_vendor vendors[MOST_VENDORS]; /* the first one is for the plan's own sizes, and stays */
+    int64_t vendor_calls, parameters;   /* calls of them; changes of the parameters */
 };
 
 /* ---- properties ---- */
@@ -58,7 +69,8 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                               .grain = products->grain,
                               .group = products->group,
                               .vendor = rcvi_vendor_name(),
-                              .kernels = kernels->name};
+                              .kernels = kernels->name,
+                              .libraries = rcvi_blas_name()};
     return RCV_OK;
 }
 
@@ -88,7 +100,7 @@ static size_t worker_bytes(const rcvi_engine *engine) {
 static void close_worker(rcvi_worker *worker) {
     if (!worker) return;
     rcvi_team_free(worker->team);
-    rcvi_vendor_free(worker->vendor);
+    for (int i = 0; i < MOST_VENDORS; i++) rcvi_vendor_free(worker->vendors[i].vendor);
     rcvi_free(worker->context, worker);
 }
 
@@ -101,7 +113,10 @@ static rcv_status open_worker(const rcvi_engine *engine, rcvi_worker **out) {
     worker->context = context;
     rcv_status status = RCV_OK;
     if (has_team(engine)) status = rcvi_team_new(context, engine->members, &worker->team);
-    if (!status && engine->has_vendor) status = rcvi_vendor_new(engine->program, &worker->vendor);
+    if (!status && engine->has_vendor) {
+        worker->vendors[0].sizes = engine->program->sizes;
+        status = rcvi_vendor_new(engine->program, engine->program->sizes, &worker->vendors[0].vendor);
+    }
     if (status) {
         close_worker(worker);
         return status;
@@ -121,12 +136,40 @@ typedef struct {
     rcv_status status; /* status of the vendor's library */
 } run_call;
 
+/* Finds the vendor's library for the sizes of the call, and makes it where there is none: in the place of the one that was used
+ * the longest time ago. */
+static rcv_status find_vendor(rcvi_worker *worker, rcvi_sizes sizes, sized_vendor **found) {
+    sized_vendor *oldest = &worker->vendors[1];
+    for (int i = 0; i < MOST_VENDORS; i++) {
+        sized_vendor *v = &worker->vendors[i];
+        *found = v;
+        if (v->vendor && v->sizes.steps == sizes.steps && v->sizes.batch == sizes.batch) return RCV_OK;
+        if (i > 0 && v->used < oldest->used) oldest = v;
+    }
+    rcvi_vendor_free(oldest->vendor);
+    *oldest = (sized_vendor){.sizes = sizes};
+    *found = oldest;
+    return rcvi_vendor_new(worker->engine->program, sizes, &oldest->vendor);
+}
+
+static rcv_status run_vendor(rcvi_worker *worker, bool backward, const rcvi_binding *binding) {
+    sized_vendor *v = NULL;
+    rcvi_binding own = *binding;
+    RCVI_TRY(find_vendor(worker, binding->program->sizes, &v));
+    if (!backward && !binding->same_parameters) worker->parameters++;
+    own.same_parameters = v->converted == worker->parameters;
+    v->used = ++worker->vendor_calls;
+    RCVI_TRY(rcvi_vendor_run(v->vendor, backward, &own));
+    if (!backward) v->converted = worker->parameters;
+    return RCV_OK;
+}
+
 static void record_event(run_call *run, const rcvi_step_call *call, double begin, bool looped) {
     const rcvi_binding *binding = run->binding;
     size_t index = __atomic_fetch_add(binding->event_count, 1, __ATOMIC_RELAXED);
     if (index >= binding->event_capacity) return;
     const rcvi_step *step = call->step;
-    const rcvi_program *program = call->engine->program;
+    const rcvi_program *program = binding->program;
     binding->events[index] = (rcv_event){.worker = call->member,
                                          .layer = step->layer,
                                          .reverse = step->direction > 0,
@@ -143,8 +186,7 @@ static void run_step(run_call *run, rcvi_step_call *call, bool looped) {
     switch (call->step->kind) {
     case RCVI_STEP_PACK: rcvi_run_pack(call); break;
     case RCVI_STEP_VENDOR:
-        if (call->member == 0)
-            run->status = rcvi_vendor_run(run->worker->vendor, call->step->vendor.backward, run->binding);
+        if (call->member == 0) run->status = run_vendor(run->worker, call->step->vendor.backward, run->binding);
         break;
     case RCVI_STEP_COMMUNICATE:
         if (run->binding->signals)
@@ -173,7 +215,8 @@ static bool begin_step(const rcvi_binding *binding, rcvi_step_call *call) {
     if (step->when == RCVI_WHEN_OVERWRITING && !binding->overwrite) return false;
     if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return false;
     if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && binding->same_parameters) return false;
-    if (!rcvi_step_is_due(call->engine->program, step, call->inner, call->outer, &call->time, &span)) return false;
+    if (step->when != RCVI_WHEN_PARAMETERS_CHANGED && binding->only_prepares) return false;
+    if (!rcvi_step_is_due(binding->program, step, call->inner, call->outer, &call->time, &span)) return false;
     bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
     int64_t full = step->time.timed ? step->time.span : 1;
     call->rows = over_depth ? step->rows : step->rows / full * span;
@@ -181,9 +224,21 @@ static bool begin_step(const rcvi_binding *binding, rcvi_step_call *call) {
     return true;
 }
 
+/* How the step is divided in this call. */
+static rcvi_partition partition_of(const rcvi_step_call *call) {
+    if (!call->prepared->by_rows_or_columns) return call->prepared->partition;
+    return call->rows >= call->members ? RCVI_PARTITION_ROWS : RCVI_PARTITION_COLUMNS;
+}
+
+/* Work of one row or column of a step, in multiply-adds. */
+static double cost_of(const rcvi_step_call *call) {
+    int64_t across = partition_of(call) == RCVI_PARTITION_ROWS ? call->step->columns : call->rows;
+    return call->prepared->cost * (double)across;
+}
+
 /* Number of units of a step: a member computes whole units, each of *grain rows or columns. */
 static int64_t units_of(const rcvi_step_call *call, int64_t *grain) {
-    bool columns = call->prepared->partition == RCVI_PARTITION_COLUMNS;
+    bool columns = partition_of(call) == RCVI_PARTITION_COLUMNS;
     *grain =
         columns && call->step->kind == RCVI_STEP_MAP ? call->engine->kernels->products[call->engine->type].grain : 1;
     return ((columns ? call->step->columns : call->rows) + *grain - 1) / *grain;
@@ -194,7 +249,8 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 /* Sets the member's rows or columns of a step whose work begins at `before` of the `total` work of its group. */
 static void assign_share(rcvi_step_call *call, double before, double total) {
     int64_t grain, units = units_of(call, &grain), bounds[2];
-    double each = call->prepared->cost * (double)grain;
+    rcvi_partition partition = partition_of(call);
+    double each = cost_of(call) * (double)grain;
     for (int i = 0; i < 2; i++) {
         double mark = total * (call->member + i) / call->members - before;
         double unit = mark / each + 0.5;
@@ -204,20 +260,20 @@ static void assign_share(rcvi_step_call *call, double before, double total) {
     call->row = call->column = 0;
     call->row_end = call->rows;
     call->column_end = call->step->columns;
-    if (call->prepared->partition == RCVI_PARTITION_COLUMNS) {
+    if (partition == RCVI_PARTITION_COLUMNS) {
         call->column = smaller(bounds[0] * grain, call->column_end);
         call->column_end = smaller(bounds[1] * grain, call->column_end);
-    } else if (call->prepared->partition == RCVI_PARTITION_ROWS) {
+    } else if (partition == RCVI_PARTITION_ROWS) {
         call->row = bounds[0];
         call->row_end = bounds[1];
-    } else if (call->prepared->partition == RCVI_PARTITION_NONE && call->member > 0) {
+    } else if (partition == RCVI_PARTITION_NONE && call->member > 0) {
         call->row_end = 0;
     }
 }
 
 static double work_of(const rcvi_step_call *call) {
     int64_t grain, units = units_of(call, &grain);
-    return call->prepared->cost * (double)(units * grain);
+    return cost_of(call) * (double)(units * grain);
 }
 
 /* Runs a group of steps, then synchronises. There is no barrier after a group of which no step is due, nor after the last group:
@@ -227,14 +283,14 @@ static void run_group(run_call *run, rcvi_step_call *call, size_t first, size_t 
     double total = 0, before = 0;
     bool due = false;
     for (size_t i = first; i < end; i++) {
-        call->step = &engine->program->steps[i];
+        call->step = &run->binding->program->steps[i];
         call->prepared = &engine->prepared[i];
         if (!begin_step(run->binding, call)) continue;
         total += work_of(call);
         due = true;
     }
     for (size_t i = first; i < end; i++) {
-        call->step = &engine->program->steps[i];
+        call->step = &run->binding->program->steps[i];
         call->prepared = &engine->prepared[i];
         if (!begin_step(run->binding, call)) continue;
         assign_share(call, before, total);
@@ -250,7 +306,7 @@ static void run_group(run_call *run, rcvi_step_call *call, size_t first, size_t 
  * floats). */
 static void run_private(run_call *run, rcvi_step_call *call, size_t index) {
     enum { GRAIN = 16 };
-    call->step = &call->engine->program->steps[index];
+    call->step = &run->binding->program->steps[index];
     call->prepared = &call->engine->prepared[index];
     if (!begin_step(run->binding, call)) return;
     bool columns = call->prepared->partition == RCVI_PARTITION_COLUMNS;
@@ -267,7 +323,7 @@ static void run_range(run_call *run, rcvi_step_call *call, size_t first, size_t 
     const rcvi_engine *engine = call->engine;
     int64_t outer = call->inner;
     for (size_t i = first; i < end;) {
-        const rcvi_step *step = &engine->program->steps[i];
+        const rcvi_step *step = &run->binding->program->steps[i];
         if (step->kind != RCVI_STEP_LOOP) {
             if (engine->prepared[i].is_private)
                 run_private(run, call, i);
@@ -277,7 +333,7 @@ static void run_range(run_call *run, rcvi_step_call *call, size_t first, size_t 
             continue;
         }
         size_t body_end = i + 1 + (size_t)step->loop.body;
-        for (int64_t k = 0; k < step->loop.count; k++) {
+        for (int64_t k = 0; k < step->loop.count && !run->binding->only_prepares; k++) {
             call->outer = outer;
             call->inner = k;
             run_range(run, call, i + 1, body_end, depth + 1);
@@ -296,6 +352,7 @@ static void run_member(void *user, int member) {
                            .binding = run->binding,
                            .member = member,
                            .members = run->worker->team ? engine->members : 1,
+                           .streams = engine->streams && rcvi_distant_buffers_exceed_cache(run->binding->program),
                            .scratch = run->scratch + (size_t)member * engine->scratch};
     if (engine->kernels->begin) engine->kernels->begin();
     run_range(run, &call, run->first, run->end, 0);

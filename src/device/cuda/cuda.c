@@ -33,16 +33,24 @@ static void explain(const rcvi_engine *e, rcvi_text *text) {
 
 static size_t scratch_bytes(const rcvi_engine *engine) { return engine->scratch; }
 
+static size_t kept_bytes(const rcvi_engine *engine) { return engine->kept; }
 static size_t extra_bytes(const rcvi_engine *engine) { return sizeof(rcvi_worker) + engine->vendor_bytes; }
 
 const rcvi_device rcvi_device_cuda = {.name = "cuda",
                                       .describe = rcvi_cuda_describe,
+                                      .describe_libraries = rcvi_cuda_describe_libraries,
                                       .print_info = rcvi_cuda_print_info,
                                       .prepare = prepare,
                                       .load = rcvi_cuda_engine_load,
+                                      .compile = rcvi_cuda_engines_compile,
+                                      .is_compiled = rcvi_cuda_engine_is_compiled,
+                                      .begin_search = rcvi_cuda_begin_search,
+                                      .is_captured = rcvi_cuda_is_captured,
                                       .release = rcvi_cuda_engine_free,
                                       .explain = explain,
                                       .scratch_bytes = scratch_bytes,
+                                      .serve_sizes = rcvi_cuda_serve_sizes,
+                                      .kept_bytes = kept_bytes,
                                       .extra_bytes = extra_bytes,
                                       .open = rcvi_cuda_worker_open,
                                       .close = rcvi_cuda_worker_close,

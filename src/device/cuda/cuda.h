@@ -22,6 +22,7 @@ rcv_status rcvi_cuda_check_device(int ordinal);
 /* As rcvi_device has them. */
 rcv_status rcvi_cuda_describe(rcv_context *context, int ordinal, rcv_dtype dtype, int64_t threads,
                               rcvi_machine *machine);
+void rcvi_cuda_describe_libraries(int ordinal, rcvi_machine *machine); /* after it; opens them */
 rcv_status rcvi_cuda_print_info(rcv_context *context, int ordinal, rcvi_text *text);
 extern const rcvi_memory rcvi_cuda_memory; /* memory.c */
 
@@ -35,6 +36,9 @@ rcv_status rcvi_cuda_launch_cooperative(cudaKernel_t kernel, int64_t blocks, int
 
 /* A stream of the highest priority. */
 rcv_status rcvi_cuda_new_stream(cudaStream_t *stream);
+/* For the thread of a search beside the caller's threads: allocations do not break captures of other threads, and the thread and those that it
+ * starts have a low priority. */
+void rcvi_cuda_begin_search(void);
 
 /* Opens the first of these libraries that can be opened (NULL ends the names) and finds every symbol. symbols: [count] names; functions:
  * [count] function pointers. Returns false, with a sentence in `reason`, otherwise. Libraries stay open. */

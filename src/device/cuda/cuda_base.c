@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 rcv_status rcvi_cuda_check(cudaError_t error, const char *what) {
     if (error == cudaSuccess) return RCV_OK;
@@ -40,6 +41,15 @@ rcv_status rcvi_cuda_new_stream(cudaStream_t *stream) {
     int last, first;
     RCVI_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&last, &first), "reading the priorities of streams");
     return rcvi_cuda_check(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, first), "creating a stream");
+}
+
+void rcvi_cuda_begin_search(void) {
+    enum { NICE = 10 };
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+#ifdef __linux__
+    (void)setpriority(PRIO_PROCESS, 0, NICE); /* on Linux of the calling thread alone */
+#endif
 }
 
 rcv_status rcvi_cuda_enter(int ordinal, int *before) {

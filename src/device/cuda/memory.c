@@ -29,6 +29,14 @@ static void release(int ordinal, void *memory) {
     rcvi_cuda_leave(before);
 }
 
+static rcv_status clear(int ordinal, void *to, size_t bytes, void *stream) {
+    int before = 0;
+    RCVI_TRY(rcvi_cuda_enter(ordinal, &before));
+    rcv_status status = rcvi_cuda_check(cudaMemsetAsync(to, 0, bytes, stream), "clearing memory");
+    rcvi_cuda_leave(before);
+    return status;
+}
+
 static rcv_status copy(int ordinal, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
     int before = 0;
     RCVI_TRY(rcvi_cuda_enter(ordinal, &before));
@@ -47,5 +55,54 @@ static rcv_status read_memory(int ordinal, void *to, const void *from, size_t by
     return copy(ordinal, to, from, bytes, cudaMemcpyDeviceToHost);
 }
 
-const rcvi_memory rcvi_cuda_memory = {
-    .allocate = allocate, .release = release, .write = write_memory, .read = read_memory};
+/* A stream of the lowest priority, without the default stream's implicit waits. */
+static rcv_status new_stream(int ordinal, void **out) {
+    int before = 0, least = 0, greatest = 0;
+    cudaStream_t stream = NULL;
+    *out = NULL;
+    RCVI_TRY(rcvi_cuda_enter(ordinal, &before));
+    rcv_status status =
+        rcvi_cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "reading the priorities of streams");
+    if (!status)
+        status =
+            rcvi_cuda_check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, least), "creating a stream");
+    rcvi_cuda_leave(before);
+    *out = stream;
+    return status;
+}
+
+static void free_stream(int ordinal, void *stream) {
+    int before = 0;
+    if (rcvi_cuda_enter(ordinal, &before)) return;
+    cudaStreamDestroy(stream);
+    rcvi_cuda_leave(before);
+}
+
+static rcv_status write_on(int ordinal, void *to, const void *from, size_t bytes, void *stream) {
+    int before = 0;
+    RCVI_TRY(rcvi_cuda_enter(ordinal, &before));
+    rcv_status status =
+        rcvi_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "copying memory");
+    if (!status) status = rcvi_cuda_check(cudaStreamSynchronize(stream), "copying memory");
+    rcvi_cuda_leave(before);
+    return status;
+}
+
+static size_t count_free(int ordinal) {
+    int before = 0;
+    size_t free = 0, total = 0;
+    if (rcvi_cuda_enter(ordinal, &before)) return 0;
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess) free = 0;
+    rcvi_cuda_leave(before);
+    return free;
+}
+
+const rcvi_memory rcvi_cuda_memory = {.allocate = allocate,
+                                      .release = release,
+                                      .write = write_memory,
+                                      .read = read_memory,
+                                      .clear = clear,
+                                      .new_stream = new_stream,
+                                      .free_stream = free_stream,
+                                      .write_on = write_on,
+                                      .count_free = count_free};

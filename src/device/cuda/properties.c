@@ -10,10 +10,10 @@
 
 enum { MOST_DEVICES = 16, NAME_BYTES = 320, LEAST_MAJOR = 8 };
 
-/* Of one device: read at the first use, and constant from then on. */
+/* Of one device: read at the first use, and constant from then on; `libraries` by rcvi_cuda_describe_libraries. */
 typedef struct {
-    bool known;
-    char processor[NAME_BYTES], architecture[16];
+    bool known, libraries_known;
+    char processor[NAME_BYTES], libraries[NAME_BYTES], architecture[16];
     struct cudaDeviceProp device;
     int driver, runtime;
 } properties;
@@ -32,14 +32,34 @@ static rcv_status count_devices(int *count) {
     return rcvi_cuda_check(error, "looking for GPUs");
 }
 
+/* The version of the driver's kernel module, such as 580.65.06; empty where Linux does not tell. */
+static void read_module_version(char version[32]) {
+    FILE *file = fopen("/sys/module/nvidia/version", "r");
+    version[0] = '\0';
+    if (!file) return;
+    if (!fgets(version, 32, file)) version[0] = '\0';
+    version[strcspn(version, "\n")] = '\0';
+    fclose(file);
+}
+
+/* All whose update may change which of two plans is faster. */
+static void name_libraries(properties *p, const char *compiler) {
+    const char *blas = rcvi_cuda_blas_name();
+    char module[32];
+    read_module_version(module);
+    snprintf(p->libraries, sizeof p->libraries, "driver %d.%d %s runtime %d.%d %s %s", p->driver / 1000,
+             p->driver % 1000 / 10, module, p->runtime / 1000, p->runtime % 1000 / 10, blas ? blas : "no cuBLASLt",
+             compiler ? compiler : "no NVRTC");
+}
+
 static rcv_status read_properties(int ordinal, properties *p) {
     RCVI_CUDA_TRY(cudaGetDeviceProperties(&p->device, ordinal), "reading the device's properties");
     RCVI_CUDA_TRY(cudaDriverGetVersion(&p->driver), "reading the driver's version");
     RCVI_CUDA_TRY(cudaRuntimeGetVersion(&p->runtime), "reading the runtime's version");
     char name[sizeof p->device.name];
     memcpy(name, p->device.name, sizeof name);
-    snprintf(p->processor, sizeof p->processor, "%.200s driver %d.%d runtime %d.%d", name, p->driver / 1000,
-             p->driver % 1000 / 10, p->runtime / 1000, p->runtime % 1000 / 10);
+    /* MIG and MPS give a process a part of the multiprocessors. */
+    snprintf(p->processor, sizeof p->processor, "%.200s %d multiprocessors", name, p->device.multiProcessorCount);
     snprintf(p->architecture, sizeof p->architecture, "sm_%d%d", p->device.major, p->device.minor);
     p->known = true;
     return RCV_OK;
@@ -80,7 +100,6 @@ rcv_status rcvi_cuda_describe(rcv_context *context, int ordinal, rcv_dtype dtype
                               .panel = 1,
                               .grain = 1,
                               .group = 8,
-                              .vendor = rcvi_cudnn_name(),
                               .kernels = p->architecture,
                               .processor = p->processor,
                               .gpu = true,
@@ -88,8 +107,20 @@ rcv_status rcvi_cuda_describe(rcv_context *context, int ordinal, rcv_dtype dtype
                               .min_library_product = RCVI_TUNED_LIBRARY_PRODUCT,
                               .gemm_writes_activations = true,
                               .ordinal = ordinal};
-    if (!machine->vendor) machine->no_vendor = rcvi_cudnn_absence();
     return RCV_OK;
+}
+
+void rcvi_cuda_describe_libraries(int ordinal, rcvi_machine *machine) {
+    properties *p = &devices[ordinal];
+    const char *compiler = rcvi_jit_name();
+    pthread_mutex_lock(&devices_lock);
+    if (!p->libraries_known) name_libraries(p, compiler);
+    p->libraries_known = true;
+    pthread_mutex_unlock(&devices_lock);
+    machine->libraries = p->libraries;
+    machine->no_compiler = rcvi_jit_absence();
+    machine->vendor = rcvi_cudnn_name();
+    if (!machine->vendor) machine->no_vendor = rcvi_cudnn_absence();
 }
 
 rcv_status rcvi_cuda_print_info(rcv_context *context, int ordinal, rcvi_text *text) {

@@ -66,7 +66,8 @@ static rcvi_method choose_method(const analysis *w, int v) {
     if (is_matrix(w->graph, v)) {
         bool turns =
             f->rungs->transpose && !f->emitter.program->machine.gpu; /* on a GPU such products are steps of their own */
-        return (f->rungs->pack || turns) && f->emitter.params[value->index].blocks == 1 ? RCVI_AFFINE : RCVI_OWN_STEP;
+        bool forms = f->rungs->pack || turns || rcvi_fusion_has_library_only(f);
+        return forms && f->emitter.params[value->index].blocks == 1 ? RCVI_AFFINE : RCVI_OWN_STEP;
     }
     if (value->operation == RCVI_SUM) return f->scalar_columns ? RCVI_MAPPED : RCVI_OWN_STEP;
     if (value->operation == RCVI_SPREAD) {
@@ -220,7 +221,8 @@ static int level_after(const analysis *w, int v, rcvi_phase phase, int64_t size,
     if (f->method[v] == RCVI_ALIAS)
         return level_after(w, w->graph->values[v].arguments[0], phase, size, registers && f->scalar_columns);
     if (!is_computed(f, v) || f->phase[v] != (unsigned char)phase) return 0;
-    bool mapped = f->method[v] == RCVI_MAPPED || (f->method[v] == RCVI_AFFINE && !rcvi_fusion_is_scan_product(f, v));
+    bool in_map = !rcvi_fusion_has_library_only(f) && !rcvi_fusion_is_scan_product(f, v);
+    bool mapped = f->method[v] == RCVI_MAPPED || (f->method[v] == RCVI_AFFINE && in_map);
     return f->level[v] + !(registers && mapped && rcvi_fusion_columns(f, v) == size);
 }
 
@@ -231,6 +233,7 @@ static bool is_sum(const analysis *w, int v) {
 /* Does the level have sums, or else products, among the values before this one? */
 static bool level_has(const analysis *w, int before, unsigned char phase, int level, bool sums) {
     const rcvi_fusion *f = w->fusion;
+    if (!sums && rcvi_fusion_has_library_only(f)) return false;
     for (int v = 0; f->scalar_columns && v < before; v++) {
         bool kind = sums ? is_sum(w, v) : f->method[v] == RCVI_AFFINE && features(w->graph, v) == f->scalar_columns;
         if (kind && f->phase[v] == phase && f->level[v] == level) return true;
@@ -313,6 +316,40 @@ static void delay_forms(analysis *w) {
     }
 }
 
+/* The first level of those that read the value, where all of them are computed in maps of this phase and size; else false. */
+static bool find_first_reader(const analysis *w, int v, unsigned char phase, int64_t size, int *first) {
+    const rcvi_fusion *f = w->fusion;
+    int uses = 0;
+    for (int c = v + 1; c < w->count; c++) {
+        for (int a = 0; f->emitter.live[c] && a < argument_count(w->graph, c); a++) {
+            if (w->graph->values[c].arguments[a] != v) continue;
+            uses++;
+            if (f->method[c] == RCVI_ALIAS && f->scalar_columns) {
+                if (!find_first_reader(w, c, phase, size, first)) return false;
+                continue;
+            }
+            if (f->method[c] != RCVI_MAPPED || f->phase[c] != phase || rcvi_fusion_columns(f, c) != size) return false;
+            if (*first < 0 || f->level[c] < *first) *first = f->level[c];
+        }
+    }
+    return uses + (f->kept[v] && !f->needed[v]) >= w->uses[v];
+}
+
+/* Moves values of the loop that depend on no state to the first level that reads them: then they share a map with it. What they read does not
+ * change in a time step. */
+static void delay_maps(analysis *w) {
+    rcvi_fusion *f = w->fusion;
+    int most = rcvi_most_instructions(&f->emitter.program->machine);
+    for (int v = w->count; v-- > 0;) {
+        int first = -1;
+        if (f->method[v] != RCVI_MAPPED || f->phase[v] != RCVI_IN_LOOP || w->stateful[v] || !f->emitter.live[v])
+            continue;
+        int64_t size = rcvi_fusion_columns(f, v);
+        if (!find_first_reader(w, v, RCVI_IN_LOOP, size, &first) || first <= f->level[v]) continue;
+        if (count_at(w, w->count, RCVI_MAPPED, RCVI_IN_LOOP, first, size) < most) f->level[v] = first;
+    }
+}
+
 /* The common size of the operands of all sums, where maps may sum over so many columns; else 0. */
 static int64_t find_scalar_columns(const analysis *w) {
     const rcvi_fusion *f = w->fusion;
@@ -354,7 +391,10 @@ void rcvi_fusion_analyse(rcvi_fusion *f) {
             split_forms(&w);
         }
         find_levels(&w);
-        delay_forms(&w);
+        if (rcvi_fusion_has_library_only(f))
+            delay_maps(&w);
+        else
+            delay_forms(&w);
     } else {
         program->failed = true;
     }

@@ -97,10 +97,8 @@ static void add_product(mapper *m, const rcvi_form *form, bool early_part) {
         product->terms[t].plain = f->rungs->transpose;
         product->terms[t].transposed = transposed;
         if (f->rungs->transpose)
-            product->terms[t].b = (rcvi_view){.buffer = rcvi_program_external(f->emitter.program, RCVI_PARAMETERS, 0),
-                                              .offset = param->offset,
-                                              .row = param->columns,
-                                              .column = 1};
+            product->terms[t].b =
+                rcvi_program_parameters(f->emitter.program, RCVI_PARAMETERS, param->offset, param->columns);
     }
     if (early_part) {
         product->out = add_operand(m, rcvi_fusion_view_of(f, &form->early_storage, true), false);
@@ -197,7 +195,7 @@ static void add_zeros(mapper *m) {
 static bool is_in_map(const rcvi_fusion *f, int v, rcvi_phase phase, int level) {
     if (f->method[v] != RCVI_AFFINE && f->method[v] != RCVI_MAPPED) return false;
     const rcvi_form *form = f->method[v] == RCVI_AFFINE ? &f->forms[f->form_of[v]] : NULL;
-    if (form && form->by_library && !form->split) return false;
+    if (form && form->by_library && (!form->split || rcvi_fusion_has_library_only(f))) return false;
     return f->phase[v] == (unsigned char)phase && f->level[v] == level;
 }
 
@@ -288,13 +286,12 @@ static void emit_maps(rcvi_fusion *f, rcvi_phase phase, int level) {
 /* A group of matrices with adjacent parameters as one gemm. */
 static void emit_group(rcvi_fusion *f, int first, int64_t rows) {
     const rcvi_param_layout *param = &f->emitter.params[rcvi_fusion_value(f, first)->index];
-    int parameters = rcvi_program_external(f->emitter.program, RCVI_PARAMETERS, 0);
     rcvi_step step = {.kind = RCVI_STEP_GEMM,
                       .rows = rows,
                       .columns = f->storage[first].row,
                       .out = f->emitter.views[first],
                       .a = f->emitter.views[rcvi_fusion_value(f, first)->arguments[0]],
-                      .b = {.buffer = parameters, .offset = param->offset, .row = param->columns, .column = 1},
+                      .b = rcvi_program_parameters(f->emitter.program, RCVI_PARAMETERS, param->offset, param->columns),
                       .mask = rcvi_no_view(),
                       .gemm = {.depth = param->columns, .transpose_b = true, .batch = 1}};
     rcvi_program_step(f->emitter.program, &step);

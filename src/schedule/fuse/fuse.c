@@ -95,8 +95,8 @@ void rcvi_fusion_store(rcvi_fusion *f, int v, rcvi_storage storage) {
     if (program->failed) return;
     bool rounds =
         rcvi_dtype_is_narrow(program->options.dtype) && program->buffers[storage.buffer].rounding == RCVI_ROUNDED;
-    bool shows = rounds && !rcvi_fusion_is_scan_product(f, v) &&
-                 (f->method[v] == RCVI_OWN_STEP || rcvi_fusion_is_read(f, v, true));
+    bool alone = f->method[v] == RCVI_OWN_STEP || (f->method[v] == RCVI_AFFINE && rcvi_fusion_has_library_only(f));
+    bool shows = rounds && !rcvi_fusion_is_scan_product(f, v) && (alone || rcvi_fusion_is_read(f, v, true));
     if (!rcvi_fusion_has_storage(f, v) && !shows) {
         f->storage[v] = storage;
     } else if (rcvi_grow(program->pool.context, &f->stores, &f->store_capacity, f->store_count + 1,

@@ -11,7 +11,8 @@
  * level and size are one map.
  *
  * Library products. Where the device has a library for products (machine.min_library_product), large products of the whole sequence are
- * gemm steps: see fuse_library.c.
+ * gemm steps: see fuse_library.c. Where maps are interpreted, all products are: a form in the loop is added to the sums of its early terms,
+ * and what depends on no state is computed in the map that reads it.
  *
  * Sums over columns. Where maps may hold sums over their columns, and all values that are not of size one have one size, values of size
  * one (the sums, and what is computed from them) are computed in the same maps, in every column. A level has products or sums, not

@@ -14,14 +14,18 @@ static rcvi_view factor(const rcvi_fusion *f, int v, bool over_chunk) {
     return rcvi_fusion_view(f, v, over_chunk);
 }
 
-/* The gradient not done yet whose parameter comes first, or the count of gradients. */
+static bool comes_before(const rcvi_param_layout *a, const rcvi_param_layout *b) {
+    return a->constant != b->constant ? b->constant : a->offset < b->offset;
+}
+
+/* The gradient not done yet whose parameter comes first, constants last, or the count of gradients. */
 static size_t first_gradient(const rcvi_fusion *f, const bool *done) {
     const rcvi_graph *graph = f->emitter.graph;
     size_t first = graph->gradient_count;
     for (size_t g = 0; g < graph->gradient_count; g++) {
         if (done[g]) continue;
-        int64_t offset = f->emitter.params[graph->gradients[g].param].offset;
-        if (first == graph->gradient_count || offset < f->emitter.params[graph->gradients[first].param].offset)
+        if (first == graph->gradient_count || comes_before(&f->emitter.params[graph->gradients[g].param],
+                                                           &f->emitter.params[graph->gradients[first].param]))
             first = g;
     }
     return first;
@@ -50,13 +54,15 @@ void rcvi_fusion_emit_gradients(rcvi_fusion *f, bool over_chunk) {
             const rcvi_gradient *next = &graph->gradients[n];
             const rcvi_param_layout *other = &f->emitter.params[next->param];
             rcvi_view beside = factor(f, next->left, over_chunk);
-            bool stacked = other->offset == param->offset + rows * param->columns && param->blocks == 1 &&
-                           other->blocks == 1 && other->columns == param->columns;
+            bool stacked = other->constant == param->constant &&
+                           other->offset == param->offset + rows * param->columns && param->blocks == 1 &&
+                           other->blocks == 1 && other->columns == param->columns &&
+                           (param->constant || rcvi_program_is_one_array(program, param->offset, other->offset));
             if (!stacked || next->right != gradient->right || !is_next_to(&left, &beside, rows)) break;
             done[n] = true;
             rows += other->rows;
         }
-        rcvi_emit_gradient(program, param, rows, left, right, depth);
+        rcvi_emit_gradient(&f->emitter, param, rows, left, right, depth);
     }
     rcvi_free(program->pool.context, done);
     program->time = before;

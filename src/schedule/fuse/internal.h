@@ -29,6 +29,11 @@ void rcvi_fusion_allocate(rcvi_fusion *fusion, int value); /* a buffer, where th
 /* The last step depends on the parameters only, and so does this buffer, which it writes. */
 void rcvi_fusion_mark_prepared(rcvi_program *program, int buffer);
 
+/* Are all products gemm steps by the library, in the loop too? So where maps are interpreted. */
+static inline bool rcvi_fusion_has_library_only(const rcvi_fusion *f) {
+    return f->rungs->interpret && f->rungs->combine && f->rungs->fuse;
+}
+
 /* Is the loop to be one kernel, as a recurrence on a GPU? */
 bool rcvi_fusion_is_scan(const rcvi_fusion *fusion);
 /* Then: is it a form of the whole sequence that is a gemm step of its own, whatever reads it? */

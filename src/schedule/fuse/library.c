@@ -1,11 +1,15 @@
-/* Products by the device's library: large products of the whole sequence as gemm steps.
+/* Products by the device's library: large products of the whole sequence as gemm steps; with `interpret`, all products.
  *
  * Applies where the machine sets min_library_product, with combine, fuse and pack, and one chunk of all steps. Of a split form the early
- * terms are such a product; of others, all terms are. Matrices with one operand whose parameters are adjacent in memory (W x of all gates)
+ * terms are such a product; of others, all terms are. With `interpret` it applies to every form in every phase: the later terms of a split
+ * form are added to the sums of its early ones, where these are. Matrices with one operand whose parameters are adjacent in memory (W x of all gates)
  * are one gemm, and their sums are adjacent columns: a stack. In a derivative the sum of W^T x over such matrices is one gemm where the
  * operands are adjacent. The biases of a stack are one row from which all its sums start. In plans of a 16-bit type the weights are a
- * rounded copy with rows at multiples of 16 bytes, which both passes share. */
+ * rounded copy with rows at multiples of 16 bytes, which both passes share; with `interpret` they are the parameters. */
 #include "schedule/fuse/internal.h"
+
+/* Which matrices of a form: those that come first, of a split form the early ones, else all; or those that a split form adds later. */
+typedef enum { FIRST, LATER } form_part;
 
 typedef struct {
     int count; /* matrices */
@@ -20,11 +24,17 @@ static const rcvi_param_layout *param_of(const rcvi_fusion *f, int v) {
     return &f->emitter.params[value_of(f, v)->index];
 }
 static bool is_form(const rcvi_fusion *f, int i) { return f->form_of[f->forms[i].value] == i; }
-static bool is_outside(const rcvi_form *form, int matrix) { return !form->split || form->early[matrix]; }
+static bool is_in_part(const rcvi_form *form, int matrix, form_part part) {
+    return (!form->split || form->early[matrix]) == (part == FIRST);
+}
 static bool is_transposed(const rcvi_fusion *f, int v) { return value_of(f, v)->operation == RCVI_MATRIX_TRANSPOSE; }
 
 static rcvi_phase phase_of(const rcvi_fusion *f, const rcvi_form *form) {
     return form->split ? RCVI_BEFORE_LOOP : (rcvi_phase)f->phase[form->value];
+}
+
+static rcvi_phase part_phase(const rcvi_fusion *f, const rcvi_form *form, form_part part) {
+    return part == LATER ? (rcvi_phase)f->phase[form->value] : phase_of(f, form);
 }
 
 static int level_of(const rcvi_fusion *f, const rcvi_form *form) {
@@ -33,13 +43,16 @@ static int level_of(const rcvi_fusion *f, const rcvi_form *form) {
 
 /* ---- which forms, and their storage ---- */
 
+/* Multiply-adds over the longest sequences and the largest batch. */
 static double work_of(const rcvi_fusion *f, const rcvi_form *form) {
     double depth = 0;
     for (int m = 0; m < form->matrix_count; m++) {
         const rcvi_param_layout *param = param_of(f, form->matrices[m]);
-        if (is_outside(form, m)) depth += (double)(is_transposed(f, form->matrices[m]) ? param->rows : param->columns);
+        if (is_in_part(form, m, FIRST))
+            depth += (double)(is_transposed(f, form->matrices[m]) ? param->rows : param->columns);
     }
-    return (double)f->time_map.chunk * (double)f->time_map.batch * (double)features(f, form->value) * depth;
+    const rcv_plan_options *most = &f->emitter.program->options;
+    return (double)most->steps * (double)most->batch * (double)features(f, form->value) * depth;
 }
 
 bool rcvi_fusion_is_scan(const rcvi_fusion *f) { return f->rungs->scan && f->emitter.program->machine.gpu; }
@@ -71,10 +84,10 @@ static bool is_by_library(const rcvi_fusion *f, const rcvi_form *form) {
     return work_of(f, form) >= (double)program->machine.min_library_product;
 }
 
-/* The n-th matrix of a form that is computed outside of loops, or RCVI_NONE. */
-static int outside_matrix(const rcvi_form *form, int n) {
+/* The n-th matrix of a part of a form, or RCVI_NONE. */
+static int part_matrix(const rcvi_form *form, form_part part, int n) {
     for (int m = 0; m < form->matrix_count; m++) {
-        if (is_outside(form, m) && n-- == 0) return form->matrices[m];
+        if (is_in_part(form, m, part) && n-- == 0) return form->matrices[m];
     }
     return RCVI_NONE;
 }
@@ -82,27 +95,36 @@ static int outside_matrix(const rcvi_form *form, int n) {
 /* May it be stacked? Not where it has storage already. */
 static bool is_stackable(const rcvi_fusion *f, const rcvi_form *form) {
     int v = form->value;
-    return form->split || (f->storage[v].kind == RCVI_NOT_STORED && rcvi_fusion_crosses_phases(f, v) &&
-                           !rcvi_fusion_is_factor(f->emitter.graph, v));
+    if (form->split) return true;
+    bool free = f->storage[v].kind == RCVI_NOT_STORED && !rcvi_fusion_is_factor(f->emitter.graph, v);
+    if (rcvi_fusion_has_library_only(f) && (f->needed[v] || f->kept[v])) return false;
+    return free && (rcvi_fusion_crosses_phases(f, v) || rcvi_fusion_has_library_only(f));
 }
 
 static bool matrix_follows(const rcvi_fusion *f, int x, int y) {
     if (x == RCVI_NONE || y == RCVI_NONE || is_transposed(f, x) || is_transposed(f, y)) return false;
     const rcvi_param_layout *p = param_of(f, x), *q = param_of(f, y);
     return value_of(f, x)->arguments[0] == value_of(f, y)->arguments[0] && p->columns == q->columns &&
-           p->offset + p->rows * p->columns == q->offset;
+           p->offset + p->rows * p->columns == q->offset &&
+           rcvi_program_is_one_array(f->emitter.program, p->offset, q->offset);
 }
 
-/* Do the parameters of form b follow those of form a in memory, matrix by matrix, with all else equal? */
-static bool follows(const rcvi_fusion *f, const rcvi_form *a, const rcvi_form *b) {
-    if (!is_stackable(f, a) || !is_stackable(f, b) || phase_of(f, a) != RCVI_BEFORE_LOOP ||
-        phase_of(f, b) != RCVI_BEFORE_LOOP)
-        return false;
-    if (level_of(f, a) != level_of(f, b) || !a->vector_count != !b->vector_count) return false;
+static bool part_follows(const rcvi_fusion *f, const rcvi_form *a, const rcvi_form *b, form_part part) {
     int n = 0;
-    while (matrix_follows(f, outside_matrix(a, n), outside_matrix(b, n))) n++;
-    bool several = n > 1 && rcvi_fusion_is_scan(f);
-    return (n == 1 || several) && outside_matrix(a, n) == RCVI_NONE && outside_matrix(b, n) == RCVI_NONE;
+    while (matrix_follows(f, part_matrix(a, part, n), part_matrix(b, part, n))) n++;
+    bool several = n > 1 && (rcvi_fusion_is_scan(f) || rcvi_fusion_has_library_only(f));
+    return (n == 1 || several) && part_matrix(a, part, n) == RCVI_NONE && part_matrix(b, part, n) == RCVI_NONE;
+}
+
+/* Do the parameters of form b follow those of form a in memory, matrix by matrix, with all else equal? Where the library computes all products,
+ * those of the loop follow as well. */
+static bool follows(const rcvi_fusion *f, const rcvi_form *a, const rcvi_form *b) {
+    bool only = rcvi_fusion_has_library_only(f);
+    if (!is_stackable(f, a) || !is_stackable(f, b) || phase_of(f, a) != phase_of(f, b)) return false;
+    if (phase_of(f, a) != RCVI_BEFORE_LOOP && !only) return false;
+    if (level_of(f, a) != level_of(f, b) || !a->vector_count != !b->vector_count) return false;
+    if (only && (a->split != b->split || (a->split && f->level[a->value] != f->level[b->value]))) return false;
+    return part_follows(f, a, b, FIRST) && (!only || !a->split || part_follows(f, a, b, LATER));
 }
 
 /* The large form that this one follows, or RCVI_NONE. */
@@ -131,15 +153,21 @@ static void place_stack(rcvi_fusion *f, int first) {
         bool unplaced = form->split || f->storage[form->value].kind == RCVI_NOT_STORED;
         if (!unplaced || (!form->split && total == features(f, form->value)))
             continue; /* it gets storage as any other value */
+        bool inside = phase_of(f, form) == RCVI_IN_LOOP;
         if (buffer == RCVI_NONE) {
-            buffer = rcvi_fusion_buffer(f, f->time_map.chunk, total, "early", form->value);
+            buffer =
+                rcvi_fusion_buffer(f, inside ? 1 : f->time_map.chunk, total, inside ? "gates" : "early", form->value);
             if (!f->emitter.program->failed && !form->split && rcvi_fusion_is_scan(f))
                 f->emitter.program->buffers[buffer].rounding = RCVI_ROUNDED;
         }
-        rcvi_storage storage = {.kind = RCVI_OVER_CHUNK, .buffer = buffer, .offset = form->column, .row = total};
+        rcvi_storage storage = {
+            .kind = inside ? RCVI_FIXED : RCVI_OVER_CHUNK, .buffer = buffer, .offset = form->column, .row = total};
         if (form->split)
             form->early_storage = storage;
         else
+            f->storage[form->value] = storage;
+        /* The products of the loop are added in place. */
+        if (form->split && rcvi_fusion_has_library_only(f) && f->storage[form->value].kind == RCVI_NOT_STORED)
             f->storage[form->value] = storage;
     }
 }
@@ -147,7 +175,7 @@ static void place_stack(rcvi_fusion *f, int first) {
 void rcvi_fusion_find_library_products(rcvi_fusion *f) {
     for (int i = 0; i < f->form_count; i++) {
         f->forms[i].stack = i;
-        f->forms[i].by_library = is_form(f, i) && is_by_library(f, &f->forms[i]);
+        f->forms[i].by_library = is_form(f, i) && (rcvi_fusion_has_library_only(f) || is_by_library(f, &f->forms[i]));
     }
     for (int i = 0; i < f->form_count; i++) {
         rcvi_form *form = &f->forms[i];
@@ -164,12 +192,20 @@ void rcvi_fusion_find_library_products(rcvi_fusion *f) {
 
 /* ---- steps that depend on the parameters only ---- */
 
+/* Are the parameters declared in the plan's 16-bit type, with rows that begin at multiples of 16 bytes in the array? */
+static bool is_rounded(const rcvi_program *program, const rcvi_view *given) {
+    int64_t each = 16 / (int64_t)rcvi_element_bytes(program, RCVI_ACTIVATION);
+    return program->buffers[given->buffer].element == RCVI_ACTIVATION && given->offset % each == 0 &&
+           given->row % each == 0;
+}
+
 /* A matrix of parameters as the gemm reads it: as it is, or a rounded copy, which is written once. */
 static rcvi_view weights(rcvi_fusion *f, int64_t offset, int64_t rows, int64_t columns) {
     rcvi_program *program = f->emitter.program;
-    rcvi_view given = {
-        .buffer = rcvi_program_external(program, RCVI_PARAMETERS, 0), .offset = offset, .row = columns, .column = 1};
-    if (!rcvi_dtype_is_narrow(program->options.dtype) || program->failed) return given;
+    rcvi_view given = rcvi_program_parameters(program, RCVI_PARAMETERS, offset, columns);
+    if (!rcvi_dtype_is_narrow(program->options.dtype) || program->failed || is_rounded(program, &given) ||
+        rcvi_fusion_has_library_only(f))
+        return given;
     for (size_t i = 0; i < program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];
         if (step->kind == RCVI_STEP_COPY && step->when == RCVI_WHEN_PARAMETERS_CHANGED && step->rows == rows &&
@@ -190,18 +226,19 @@ static rcvi_view weights(rcvi_fusion *f, int64_t offset, int64_t rows, int64_t c
 }
 
 /* The next matrices of a form, in the order of their parameters, that are one gemm; false where none is left. */
-static bool next_operands(const rcvi_fusion *f, const rcvi_form *form, bool *done, gemm_operands *r) {
+static bool next_operands(const rcvi_fusion *f, const rcvi_form *form, form_part part, bool *done, gemm_operands *r) {
+    bool over_chunk = part_phase(f, form, part) != RCVI_IN_LOOP;
     for (*r = (gemm_operands){.count = 0};; r->count++) {
         int next = RCVI_NONE;
         for (int m = 0; m < form->matrix_count; m++) {
-            if (done[m] || !is_outside(form, m)) continue;
+            if (done[m] || !is_in_part(form, m, part)) continue;
             if (next == RCVI_NONE || param_of(f, form->matrices[m])->offset < param_of(f, form->matrices[next])->offset)
                 next = m;
         }
         if (next == RCVI_NONE) return r->count > 0;
         int v = form->matrices[next];
         const rcvi_param_layout *param = param_of(f, v);
-        rcvi_view a = rcvi_fusion_view(f, value_of(f, v)->arguments[0], true), beside = r->a;
+        rcvi_view a = rcvi_fusion_view(f, value_of(f, v)->arguments[0], over_chunk), beside = r->a;
         beside.offset += r->rows;
         if (r->count == 0) {
             r->a = a;
@@ -209,7 +246,8 @@ static bool next_operands(const rcvi_fusion *f, const rcvi_form *form, bool *don
             r->offset = param->offset;
             r->columns = param->columns;
         } else if (!r->transposed || !is_transposed(f, v) || param->columns != r->columns ||
-                   param->offset != r->offset + r->rows * r->columns || !rcvi_view_equal(&a, &beside)) {
+                   param->offset != r->offset + r->rows * r->columns || !rcvi_view_equal(&a, &beside) ||
+                   !rcvi_program_is_one_array(f->emitter.program, r->offset, param->offset)) {
             return true;
         }
         r->rows += param->rows;
@@ -254,7 +292,8 @@ void rcvi_fusion_prepare_library_product(rcvi_fusion *f, int i) {
     bool done[RCVI_MAX_TERMS] = {false};
     gemm_operands r;
     prepare_bias(f, i);
-    while (f->forms[i].stack == i && !f->emitter.program->failed && next_operands(f, &f->forms[i], done, &r)) {
+    if (rcvi_fusion_has_library_only(f)) return; /* products read the parameters */
+    while (f->forms[i].stack == i && !f->emitter.program->failed && next_operands(f, &f->forms[i], FIRST, done, &r)) {
         widen_to_stack(f, i, &r);
         weights(f, r.offset, r.rows, r.columns);
     }
@@ -269,36 +308,60 @@ static const rcvi_view *copy_view(rcvi_program *program, rcvi_view view) {
     return kept;
 }
 
-static void emit_stack(rcvi_fusion *f, int i) {
-    rcvi_program *program = f->emitter.program;
-    const rcvi_form *form = &f->forms[i];
-    bool done[RCVI_MAX_TERMS] = {false};
-    gemm_operands r;
-    if (!form->split) rcvi_fusion_allocate(f, form->value);
-    rcvi_view out =
-        form->split ? rcvi_storage_over_chunk(&f->time_map, &form->early_storage) : f->emitter.views[form->value];
-    for (bool first = true; !program->failed && next_operands(f, form, done, &r); first = false) {
-        widen_to_stack(f, i, &r);
-        rcvi_step step = {.kind = RCVI_STEP_GEMM,
-                          .rows = f->emitter.batch,
-                          .columns = r.transposed ? r.columns : r.rows,
-                          .out = out,
-                          .a = r.a,
-                          .b = weights(f, r.offset, r.rows, r.columns),
-                          .mask = rcvi_no_view(),
-                          .accumulate = !first,
-                          .gemm = {.depth = r.transposed ? r.rows : r.columns,
-                                   .transpose_b = !r.transposed,
-                                   .batch = 1,
-                                   .start = first && form->vector_count ? copy_view(program, form->bias) : NULL}};
-        rcvi_program_step(program, &step);
+/* Further storage of the values of a stack whose sums are complete. */
+static void emit_stores(rcvi_fusion *f, int stack, bool over_chunk) {
+    for (int i = 0; i < f->form_count && !f->emitter.program->failed; i++) {
+        const rcvi_form *form = &f->forms[i];
+        int v = form->value;
+        if (!is_form(f, i) || !form->by_library || form->stack != stack) continue;
+        const rcvi_storage *own = &f->storage[v];
+        if (form->split) f->emitter.views[v] = rcvi_fusion_view_of(f, &form->early_storage, over_chunk);
+        if (form->split && own->buffer != form->early_storage.buffer)
+            rcvi_emit_result(&f->emitter, v, rcvi_fusion_view_of(f, own, over_chunk));
+        for (size_t k = 0; k < f->store_count; k++) {
+            if (f->stores[k].value == v)
+                rcvi_emit_result(&f->emitter, v, rcvi_fusion_view_of(f, &f->stores[k].storage, over_chunk));
+        }
     }
 }
 
+static void emit_stack(rcvi_fusion *f, int i, form_part part) {
+    rcvi_program *program = f->emitter.program;
+    const rcvi_form *form = &f->forms[i];
+    bool done[RCVI_MAX_TERMS] = {false}, adds = part == LATER;
+    bool over_chunk = part_phase(f, form, part) != RCVI_IN_LOOP;
+    gemm_operands r;
+    if (!form->split) rcvi_fusion_allocate(f, form->value);
+    rcvi_view out =
+        form->split ? rcvi_fusion_view_of(f, &form->early_storage, over_chunk) : f->emitter.views[form->value];
+    for (bool first = true; !program->failed && next_operands(f, form, part, done, &r); first = false) {
+        widen_to_stack(f, i, &r);
+        rcvi_step step = {
+            .kind = RCVI_STEP_GEMM,
+            .rows = f->emitter.batch,
+            .columns = r.transposed ? r.columns : r.rows,
+            .out = out,
+            .a = r.a,
+            .b = weights(f, r.offset, r.rows, r.columns),
+            .mask = rcvi_no_view(),
+            .accumulate = !first || adds,
+            .gemm = {.depth = r.transposed ? r.rows : r.columns,
+                     .transpose_b = !r.transposed,
+                     .batch = 1,
+                     .start = first && !adds && form->vector_count ? copy_view(program, form->bias) : NULL}};
+        rcvi_program_step(program, &step);
+    }
+    bool is_complete = !form->split || adds;
+    if (rcvi_fusion_has_library_only(f) && is_complete) emit_stores(f, i, over_chunk);
+}
+
 void rcvi_fusion_emit_library_products(rcvi_fusion *f, rcvi_phase phase, int level) {
+    bool only = rcvi_fusion_has_library_only(f);
     for (int i = 0; i < f->form_count && !f->emitter.program->failed; i++) {
         const rcvi_form *form = &f->forms[i];
-        bool here = is_form(f, i) && form->by_library && form->stack == i && phase_of(f, form) == phase;
-        if (here && level_of(f, form) == level) emit_stack(f, i);
+        if (!is_form(f, i) || !form->by_library || form->stack != i) continue;
+        if (phase_of(f, form) == phase && level_of(f, form) == level) emit_stack(f, i, FIRST);
+        bool continues = only && form->split && phase == part_phase(f, form, LATER);
+        if (continues && f->level[form->value] == level) emit_stack(f, i, LATER);
     }
 }

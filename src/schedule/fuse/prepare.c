@@ -65,7 +65,8 @@ static bool is_stacked_on(const rcvi_fusion *f, int first, int last, int v) {
         return false;
     const rcvi_param_layout *x = &f->emitter.params[a->index], *y = &f->emitter.params[b->index];
     return x->blocks == 1 && y->blocks == 1 && x->columns == y->columns &&
-           x->offset + x->rows * x->columns == y->offset;
+           x->offset + x->rows * x->columns == y->offset &&
+           rcvi_program_is_one_array(f->emitter.program, x->offset, y->offset);
 }
 
 static void group_matrices(rcvi_fusion *f) {
@@ -108,11 +109,7 @@ void rcvi_fusion_mark_prepared(rcvi_program *program, int buffer) {
 }
 
 rcvi_view rcvi_fusion_vector(const rcvi_fusion *f, int v) {
-    int parameters = rcvi_program_external(f->emitter.program, RCVI_PARAMETERS, 0);
-    return (rcvi_view){.buffer = parameters,
-                       .offset = f->emitter.params[rcvi_fusion_value(f, v)->index].offset,
-                       .row = 0,
-                       .column = 1};
+    return rcvi_emitter_vector(&f->emitter, rcvi_fusion_value(f, v)->index);
 }
 
 /* Is it the operand of a matrix product, here or in a gradient? */
@@ -159,10 +156,11 @@ static void prepare_bias(rcvi_fusion *f, rcvi_form *form) {
 }
 
 /* The buffer into which an earlier step packs the same matrix, or RCVI_NONE. */
-static int find_packed(const rcvi_program *program, const rcvi_param_layout *param, bool transposed) {
+static int find_packed(const rcvi_program *program, const rcvi_param_layout *param, const rcvi_view *weights,
+                       bool transposed) {
     for (size_t i = 0; i < program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];
-        if (step->kind == RCVI_STEP_PACK && step->a.offset == param->offset && step->rows == param->rows &&
+        if (step->kind == RCVI_STEP_PACK && rcvi_view_equal(&step->a, weights) && step->rows == param->rows &&
             step->columns == param->columns && step->pack.transposed == transposed)
             return step->out.buffer;
     }
@@ -174,18 +172,18 @@ static void pack_matrix(rcvi_fusion *f, int v) {
     if (f->rungs->transpose) return;
     const rcvi_param_layout *param = &f->emitter.params[rcvi_fusion_value(f, v)->index];
     bool transposed = rcvi_fusion_value(f, v)->operation == RCVI_MATRIX_TRANSPOSE;
-    if (f->packed[v] == RCVI_NONE) f->packed[v] = find_packed(program, param, transposed);
+    rcvi_view weights = rcvi_program_parameters(program, RCVI_PARAMETERS, param->offset, param->columns);
+    if (f->packed[v] == RCVI_NONE) f->packed[v] = find_packed(program, param, &weights, transposed);
     if (program->failed || f->packed[v] != RCVI_NONE) return;
     int64_t count = transposed ? rcvi_program_packed(program, param->columns, param->rows)
                                : rcvi_program_packed(program, param->rows, param->columns);
     f->packed[v] = rcvi_program_buffer(program, RCVI_ARENA, 0, RCVI_PACKED, count, "%spacked.v%d%s", f->emitter.label,
                                        v, transposed ? "t" : "");
-    int parameters = rcvi_program_external(program, RCVI_PARAMETERS, 0);
     rcvi_step step = {.kind = RCVI_STEP_PACK,
                       .rows = param->rows,
                       .columns = param->columns,
                       .out = {.buffer = f->packed[v], .row = count, .column = 1},
-                      .a = {.buffer = parameters, .offset = param->offset, .row = param->columns, .column = 1},
+                      .a = weights,
                       .b = rcvi_no_view(),
                       .mask = rcvi_no_view(),
                       .pack = {transposed}};
@@ -246,7 +244,7 @@ void rcvi_fusion_prepare(rcvi_fusion *f) {
         if (form->split && !form->by_library)
             form->early_storage = chunk_storage(f, rcvi_fusion_features(f, form->value), "early", form->value);
         for (int m = 0; m < form->matrix_count; m++) {
-            bool packed = !form->by_library || (form->split && !form->early[m]);
+            bool packed = !form->by_library || (form->split && !form->early[m] && !rcvi_fusion_has_library_only(f));
             if (packed) pack_matrix(f, form->matrices[m]);
         }
     }

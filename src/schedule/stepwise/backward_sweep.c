@@ -11,7 +11,7 @@
 /* Where the adjoint graph reads a value of the forward sweep. */
 static rcvi_storage forward_storage(const rcvi_stepwise *w, const rcvi_track *t, int source) {
     const rcvi_sweep *s = w->modes.recompute ? &t->recomputed : &t->forward;
-    const rcvi_graph *forward = &rcvi_track_layer(w, t)->forward;
+    const rcvi_graph *forward = rcvi_track_graph(w, t);
     bool computed = rcvi_operations[forward->values[source].operation].arguments > 0;
     if (computed && rcvi_track_slot_holds(w, forward, source))
         return rcvi_storage_later(&s->time_map, s->states[rcvi_graph_state_of_next(forward, source)]);
@@ -23,13 +23,16 @@ static void open_adjoint_states(rcvi_stepwise *w, rcvi_track *t, rcvi_sweep *s) 
     const rcvi_graph *graph = s->graph;
     rcvi_frame *frame = &w->frame;
     bool ring = s->parts.count == 1;
-    for (size_t i = 0; i < rcvi_track_layer(w, t)->adjoint.state_count && !frame->program->failed; i++) {
+    for (size_t i = 0; i < rcvi_track_adjoint(w, t)->state_count && !frame->program->failed; i++) {
         int64_t size = rcvi_state_size(graph, i), row = ring ? size : rcvi_program_row(frame->program, size);
         const char *name = graph->states[i].name;
         int buffer = rcvi_frame_buffer(frame, ring ? 2 : frame->steps + 1, row, "%sadjoint.%s", t->label, name);
         s->states[i] = (rcvi_storage){.kind = ring ? RCVI_RING : RCVI_OVER_TIME, .buffer = buffer, .row = row};
         rcvi_view first = rcvi_whole_view(buffer, row);
-        first.offset = (ring ? frame->steps % 2 : frame->steps) * frame->batch * row;
+        if (ring)
+            first = rcvi_storage_ring_slot(&s->states[i], frame->batch, frame->steps);
+        else
+            first.offset = frame->steps * frame->batch * row;
         rcvi_emit_copy(frame->program, frame->batch, size, first,
                        rcvi_state_block(frame, RCVI_DFINAL, i, t->layer, t->direction, size));
         if (frame->ragged)
@@ -50,7 +53,8 @@ static void place_inputs(rcvi_stepwise *w, rcvi_track *t, const rcvi_graph *grap
         if (input->source != RCVI_NONE) {
             storage[input->value] = forward_storage(w, t, input->source);
         } else {
-            rcvi_storage shared = rcvi_track_shared(t, dy, t->direction * columns, columns * w->frame.net->directions);
+            rcvi_storage shared = rcvi_track_values_into(w, t, t->layer + 1, dy, t->direction * columns,
+                                                         columns * w->frame.net->directions);
             storage[input->value] = rcvi_track_own_order(w, t, shared, columns, "dy");
         }
     }
@@ -60,7 +64,7 @@ static void place_inputs(rcvi_stepwise *w, rcvi_track *t, const rcvi_graph *grap
 static void mark_values(const rcvi_stepwise *w, const rcvi_track *t, rcvi_fusion *f, const rcvi_storage *inputs) {
     const rcvi_sweep *s = &t->backward;
     const rcvi_graph *graph = s->graph;
-    size_t states = rcvi_track_layer(w, t)->adjoint.state_count;
+    size_t states = rcvi_track_adjoint(w, t)->state_count;
     if (t->is_retimed) {
         f->late = t->retimed.operands;
         f->late_count = t->retimed.operand_count;
@@ -95,7 +99,7 @@ static void open_part(rcvi_stepwise *w, rcvi_track *t, int part, const rcvi_stor
     rcvi_fusion_analyse(f);
     bool is_distributed = s->parts.count > 1;
     if (is_distributed && frame->resets) rcvi_sweep_store_shared(s, part, true);
-    for (size_t i = 0; i < rcvi_track_layer(w, t)->adjoint.state_count && !frame->program->failed; i++) {
+    for (size_t i = 0; i < rcvi_track_adjoint(w, t)->state_count && !frame->program->failed; i++) {
         int next = graph->states[i].next;
         if (s->parts.of_state[i] != part) continue;
         if (is_cleared(t, i)) {
@@ -115,7 +119,7 @@ static void open_part(rcvi_stepwise *w, rcvi_track *t, int part, const rcvi_stor
 
 static void open_backward(rcvi_stepwise *w, rcvi_track *t, int dy, int dx) {
     rcvi_frame *frame = &w->frame;
-    const rcvi_graph *graph = t->is_retimed ? &t->retimed.graph : &rcvi_track_layer(w, t)->adjoint;
+    const rcvi_graph *graph = t->is_retimed ? &t->retimed.graph : rcvi_track_adjoint(w, t);
     rcvi_time_map time_map = rcvi_track_time_map(w, t, true);
     if (!rcvi_track_open_sweep(w, t, &t->backward, RCVI_SWEEP_BACKWARD, graph, time_map, w->modes.distribute)) return;
     rcvi_storage *inputs = rcvi_pool_new(&frame->program->pool, graph->value_count, sizeof *inputs);
@@ -124,7 +128,8 @@ static void open_backward(rcvi_stepwise *w, rcvi_track *t, int dy, int dx) {
     place_inputs(w, t, graph, dy, inputs);
     open_adjoint_states(w, t, &t->backward);
     int64_t width = rcvi_track_layer(w, t)->input, slots = frame->steps + rcvi_track_is_dx_late(t);
-    t->dx = t->direction ? rcvi_frame_buffer(frame, slots, width, "%sdx", t->label) : dx;
+    bool own = t->is_reversed && !rcvi_frame_is_in_time_order(frame, t->layer);
+    t->dx = own ? rcvi_frame_buffer(frame, slots, width, "%sdx", t->label) : dx;
     for (int part = 0; part < t->backward.parts.count && !frame->program->failed; part++) open_part(w, t, part, inputs);
     if (t->is_retimed && !frame->program->failed) rcvi_tail_open(w, t);
 }
@@ -133,8 +138,38 @@ int rcvi_backward_new_dx(rcvi_stepwise *w, int64_t layer) {
     int64_t directions = w->frame.net->directions;
     bool late = false;
     for (int64_t d = 0; d < directions; d++) late |= rcvi_track_is_dx_late(&w->tracks[layer * directions + d]);
-    return rcvi_frame_buffer(&w->frame, w->frame.steps + late, rcvi_frame_width(&w->frame, layer), "dx%lld",
-                             (long long)layer);
+    int dx = rcvi_frame_buffer(&w->frame, w->frame.steps + late, rcvi_frame_width(&w->frame, layer), "dx%lld",
+                               (long long)layer);
+    rcvi_program *program = w->frame.program;
+    /* What the caller reads in the plan's 16-bit type, and nothing is added to, may be rounded at once. */
+    bool rounded = layer == 0 && directions == 1 && !program->failed &&
+                   rcvi_program_declared(program, program->options.data) == RCVI_ACTIVATION;
+    if (rounded) program->buffers[dx].rounding = RCVI_ROUNDED;
+    return dx;
+}
+
+/* Of a direction that goes in reverse: step by step, added to what the other direction computed, or alone. */
+static void write_reversed_dx(rcvi_stepwise *w, const rcvi_track *t, int dx) {
+    rcvi_program *program = w->frame.program;
+    int64_t width = rcvi_track_layer(w, t)->input;
+    rcvi_time_map time_map = rcvi_time_map_new(w->frame.steps, w->frame.batch, w->frame.steps, 0, false);
+    rcvi_storage own = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = width};
+    rcvi_storage shared = rcvi_track_shared(t, dx, 0, width);
+    rcvi_view out = rcvi_storage_at_step(&time_map, &shared), from = rcvi_storage_at_step(&time_map, &own);
+    rcvi_program_loop(program, w->frame.steps);
+    if (t->direction)
+        rcvi_emit_add(program, w->frame.batch, width, out, out, from);
+    else
+        rcvi_emit_copy(program, w->frame.batch, width, out, from);
+    rcvi_program_end_loop(program);
+}
+
+void rcvi_backward_write_dx(rcvi_stepwise *w, int64_t layer, int dx) {
+    int64_t directions = w->frame.net->directions;
+    for (int64_t d = 0; d < directions && !w->frame.program->failed; d++) {
+        const rcvi_track *t = &w->tracks[layer * directions + d];
+        if (t->dx != dx) write_reversed_dx(w, t, dx);
+    }
 }
 
 /* ---- writing ---- */
@@ -142,7 +177,7 @@ int rcvi_backward_new_dx(rcvi_stepwise *w, int64_t layer) {
 static void write_adjoint_states(rcvi_stepwise *w, rcvi_track *t, int part) {
     rcvi_fusion *f = &t->backward.fusions[part];
     const rcvi_graph *graph = t->backward.graph;
-    for (size_t i = 0; i < rcvi_track_layer(w, t)->adjoint.state_count && !w->frame.program->failed; i++) {
+    for (size_t i = 0; i < rcvi_track_adjoint(w, t)->state_count && !w->frame.program->failed; i++) {
         int v = graph->states[i].next;
         if (t->backward.parts.of_state[i] != part || is_cleared(t, i)) continue;
         rcvi_storage later = rcvi_storage_later(&f->time_map, t->backward.states[i]);
@@ -210,6 +245,7 @@ static void open_set(rcvi_stepwise *w, rcvi_track *set, int64_t count, const int
     for (int64_t i = 0; i < count && !w->frame.program->failed; i++) {
         rcvi_track *t = &set[i];
         rcvi_track_mark(w, t);
+        rcvi_constants_clear_gradient(w, t);
         if (w->modes.recompute) rcvi_recompute_open(w, t);
         if (!w->frame.program->failed) open_backward(w, t, dy[i], dx[i]);
     }
@@ -223,7 +259,7 @@ static void write_deferred_gradients(rcvi_stepwise *w, rcvi_track *t) {
 
 /* For the caller: adjoints of the initial and restart states. */
 static void write_dstates(rcvi_stepwise *w, rcvi_track *t) {
-    const rcvi_graph *graph = &rcvi_track_layer(w, t)->adjoint;
+    const rcvi_graph *graph = rcvi_track_adjoint(w, t);
     rcvi_track_mark(w, t);
     for (size_t s = 0; s < graph->state_count; s++) {
         const rcvi_storage *state = &t->backward.states[s];
@@ -250,6 +286,7 @@ void rcvi_backward_write_set(rcvi_stepwise *w, rcvi_track *set, int64_t count, c
         if (set[i].is_retimed) rcvi_tail_write(w, &set[i]);
     }
     for (int64_t i = 0; i < count && w->modes.defer_gradients; i++) write_deferred_gradients(w, &set[i]);
+    for (int64_t i = 0; i < count && !program->failed; i++) rcvi_constants_write_gradient(w, &set[i]);
     for (int64_t i = 0; i < count && !program->failed; i++) write_dstates(w, &set[i]);
     rcvi_track_mark(w, NULL);
 }

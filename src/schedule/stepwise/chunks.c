@@ -15,8 +15,12 @@ int64_t rcvi_forward_chunk_of(const rcvi_rungs *rungs, int64_t steps) {
 }
 
 void rcvi_pass_begin(rcvi_stepwise *w, int64_t chunk, bool is_wavefront) {
-    w->pass = (rcvi_time_chunks){
-        .chunk = chunk, .chunks = (w->frame.steps + chunk - 1) / chunk, .is_wavefront = is_wavefront};
+    bool whole = chunk == w->frame.program->options.steps; /* then it is as long as the call's sequences */
+    w->pass = (rcvi_time_chunks){.chunk = whole ? w->frame.steps : chunk,
+                                 .chunks = whole ? 1 : (w->frame.steps + chunk - 1) / chunk,
+                                 .is_wavefront = is_wavefront};
+    rcvi_program *program = w->frame.program;
+    program->chunks[program->forward_count > 0] = whole || chunk == 1 ? 0 : chunk;
 }
 
 static bool has_chunk_loop(const rcvi_stepwise *w) { return w->pass.chunks > 1 && w->pass.chunk > 1; }

@@ -14,7 +14,7 @@ static bool has_output(const rcvi_sweep *s) { return s->kind != RCVI_SWEEP_RECOM
 
 /* Marks what the derivative reads. States stay exact, other values may be rounded. */
 static void mark_kept(const rcvi_stepwise *w, const rcvi_track *t, rcvi_fusion *f) {
-    const rcvi_graph *graph = f->emitter.graph, *adjoint = &rcvi_track_layer(w, t)->adjoint;
+    const rcvi_graph *graph = f->emitter.graph, *adjoint = rcvi_track_adjoint(w, t);
     for (size_t i = 0; i < adjoint->input_count; i++) {
         int v = adjoint->inputs[i].source;
         if (v == RCVI_NONE || f->given[v] || rcvi_track_slot_holds(w, graph, v)) continue;
@@ -26,7 +26,7 @@ static void mark_kept(const rcvi_stepwise *w, const rcvi_track *t, rcvi_fusion *
 /* Storage of what the derivative reads: over all steps, or over the chunk of a recomputing sweep. */
 static void store_kept(rcvi_stepwise *w, const rcvi_track *t, rcvi_sweep *s, rcvi_fusion *f) {
     rcvi_program *program = w->frame.program;
-    const rcvi_graph *graph = f->emitter.graph, *adjoint = &rcvi_track_layer(w, t)->adjoint;
+    const rcvi_graph *graph = f->emitter.graph, *adjoint = rcvi_track_adjoint(w, t);
     bool of_chunk = is_of_chunk(s);
     for (size_t i = 0; i < adjoint->input_count && !program->failed; i++) {
         int v = adjoint->inputs[i].source;
@@ -46,7 +46,8 @@ static void store_kept(rcvi_stepwise *w, const rcvi_track *t, rcvi_sweep *s, rcv
 
 static rcvi_storage output_storage(const rcvi_stepwise *w, const rcvi_track *t) {
     int64_t columns = rcvi_track_layer(w, t)->output;
-    return rcvi_track_shared(t, w->frame.inputs[t->layer + 1], t->direction * columns, w->frame.rows[t->layer + 1]);
+    return rcvi_track_values_into(w, t, t->layer + 1, w->frame.inputs[t->layer + 1], t->direction * columns,
+                                  w->frame.rows[t->layer + 1]);
 }
 
 /* A sweep without an output computes only what the next states and the derivative need. */
@@ -123,7 +124,7 @@ static void open_part(rcvi_stepwise *w, rcvi_track *t, rcvi_sweep *s, int part) 
 }
 
 void rcvi_forward_open(rcvi_stepwise *w, rcvi_track *t, rcvi_sweep *s, rcvi_sweep_kind kind, rcvi_time_map time_map) {
-    const rcvi_graph *graph = &rcvi_track_layer(w, t)->forward;
+    const rcvi_graph *graph = rcvi_track_graph(w, t);
     if (!rcvi_track_open_sweep(w, t, s, kind, graph, time_map, w->modes.distribute)) return;
     store_states(w, t, s);
     for (int part = 0; part < s->parts.count && !w->frame.program->failed; part++) open_part(w, t, s, part);
@@ -131,8 +132,8 @@ void rcvi_forward_open(rcvi_stepwise *w, rcvi_track *t, rcvi_sweep *s, rcvi_swee
 
 /* x, and the masks of zoneout. */
 static void place_inputs(rcvi_stepwise *w, rcvi_track *t) {
-    const rcvi_graph *graph = &rcvi_track_layer(w, t)->forward;
-    rcvi_storage x = rcvi_track_shared(t, w->frame.inputs[t->layer], 0, w->frame.rows[t->layer]);
+    const rcvi_graph *graph = rcvi_track_graph(w, t);
+    rcvi_storage x = rcvi_track_values_into(w, t, t->layer, w->frame.inputs[t->layer], 0, w->frame.rows[t->layer]);
     bool random = rcvi_frame_has_random_zoneout(&w->frame);
     t->inputs[0] = rcvi_track_own_order(w, t, x, rcvi_track_layer(w, t)->input, "x");
     for (size_t i = 1; i < graph->input_count; i++) {
@@ -167,8 +168,10 @@ static void write_final_states(rcvi_stepwise *w, rcvi_track *t) {
     for (size_t i = 0; i < graph->state_count && !frame->program->failed; i++) {
         int64_t size = rcvi_state_size(graph, i), row = t->forward.states[i].row;
         rcvi_view last = rcvi_whole_view(t->forward.states[i].buffer, row);
-        int64_t slot = t->forward.states[i].kind == RCVI_RING ? frame->steps % 2 : frame->steps;
-        last.offset = slot * frame->batch * row;
+        if (t->forward.states[i].kind == RCVI_RING)
+            last = rcvi_storage_ring_slot(&t->forward.states[i], frame->batch, frame->steps);
+        else
+            last.offset = frame->steps * frame->batch * row;
         rcvi_emit_copy(frame->program, frame->batch, size,
                        rcvi_state_block(frame, RCVI_FINAL, i, t->layer, t->direction, size), last);
     }
@@ -229,6 +232,7 @@ void rcvi_forward_write_set(rcvi_stepwise *w, rcvi_track *set, int64_t count) {
         rcvi_track *t = &set[i];
         rcvi_track_mark(w, t);
         place_inputs(w, t);
+        rcvi_constants_write(w, t);
         rcvi_forward_open(w, t, &t->forward, keep ? RCVI_SWEEP_FORWARD_KEEPING : RCVI_SWEEP_FORWARD,
                           rcvi_track_time_map(w, t, false));
         if (!program->failed) write_initial_states(w, t);

@@ -12,7 +12,7 @@ static rcvi_view length_mask(const rcvi_stepwise *w, const rcvi_track *t, const 
 
 /* The boundary before step s forwards, and before step s-1 (that is, after s) in reverse: one row later there. */
 static rcvi_view reset_mask(const rcvi_stepwise *w, const rcvi_track *t, const rcvi_time_map *time_map) {
-    rcvi_storage storage = rcvi_track_shared(t, w->frame.reset_mask, t->direction ? w->frame.batch : 0, 1);
+    rcvi_storage storage = rcvi_track_shared(t, w->frame.reset_mask, t->is_reversed ? w->frame.batch : 0, 1);
     return rcvi_storage_at_step(time_map, &storage);
 }
 

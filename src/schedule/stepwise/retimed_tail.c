@@ -6,7 +6,7 @@
 #include "schedule/stepwise/stepwise.h"
 
 void rcvi_track_retime(rcvi_stepwise *w, rcvi_track *t) {
-    const rcvi_graph *adjoint = &rcvi_track_layer(w, t)->adjoint;
+    const rcvi_graph *adjoint = rcvi_track_adjoint(w, t);
     if (w->modes.retime && !w->frame.program->failed)
         t->is_retimed = rcvi_retime(w->frame.program, adjoint, w->pass.chunk == 1, &t->retimed);
 }
@@ -17,11 +17,12 @@ bool rcvi_track_has_tail_in_loop(const rcvi_stepwise *w, const rcvi_track *t) {
     return rcvi_track_is_dx_late(t) && w->pass.is_wavefront;
 }
 
-/* In the loop the tail is due when the sweep's time is -1, and at no other: its own time is (-1 - t) * steps. */
+/* In the loop the tail is due when the sweep's time is -1, and at no other: its own time is -1 - t times more
+ * steps than any program of the plan is written for (program/sizes.h). */
 static rcvi_time_map tail_time_map(const rcvi_stepwise *w, const rcvi_track *t) {
     rcvi_time_map time_map = rcvi_time_map_new(w->frame.steps, w->frame.batch, 1, 0, true);
     const rcvi_time *own = &t->backward.time_map.step;
-    int64_t steps = w->frame.steps;
+    int64_t steps = 2 * w->frame.program->options.steps + 16;
     time_map.step = (rcvi_time){.span = 1};
     if (rcvi_track_has_tail_in_loop(w, t)) {
         time_map.step = *own;
@@ -61,7 +62,7 @@ void rcvi_tail_open(rcvi_stepwise *w, rcvi_track *t) {
     size_t output = 0;
     for (size_t s = 0; s < t->retimed.states && !w->frame.program->failed; s++) {
         if (!t->retimed.is_late[s]) continue;
-        t->tail_adjoints[s] = rcvi_track_state_buffer(w, t, &rcvi_track_layer(w, t)->adjoint, s, 1, "first");
+        t->tail_adjoints[s] = rcvi_track_state_buffer(w, t, rcvi_track_adjoint(w, t), s, 1, "first");
         rcvi_fusion_store(
             f, graph->outputs[output++].value,
             (rcvi_storage){.kind = RCVI_FIXED, .buffer = t->tail_adjoints[s], .row = t->backward.states[s].row});

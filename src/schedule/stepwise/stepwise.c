@@ -14,19 +14,7 @@ static void write_forward_pass(rcvi_stepwise *w) {
         if (!w->pass.is_wavefront) rcvi_forward_write_set(w, &w->tracks[layer * directions], directions);
     }
     if (w->pass.is_wavefront) rcvi_wavefront_write_forward(w);
-}
-
-/* Adds the dx that the reverse direction computed in the order of its time to dx in the order of steps. */
-static void add_reversed(rcvi_stepwise *w, const rcvi_track *t, int dx) {
-    rcvi_program *program = w->frame.program;
-    int64_t width = rcvi_track_layer(w, t)->input;
-    rcvi_time_map time_map = rcvi_time_map_new(w->frame.steps, w->frame.batch, w->frame.steps, 0, false);
-    rcvi_storage own = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = width};
-    rcvi_storage shared = rcvi_track_shared(t, dx, 0, width);
-    rcvi_view out = rcvi_storage_at_step(&time_map, &shared);
-    rcvi_program_loop(program, w->frame.steps);
-    rcvi_emit_add(program, w->frame.batch, width, out, out, rcvi_storage_at_step(&time_map, &own));
-    rcvi_program_end_loop(program);
+    rcvi_frame_write_output(frame);
 }
 
 static void write_backward_pass(rcvi_stepwise *w) {
@@ -45,7 +33,7 @@ static void write_backward_pass(rcvi_stepwise *w) {
         }
         int dx = rcvi_backward_new_dx(w, layer);
         rcvi_backward_write_set(w, set, directions, (int[]){dy, dy}, (int[]){dx, dx});
-        if (directions > 1 && !frame->program->failed) add_reversed(w, &set[1], dx);
+        rcvi_backward_write_dx(w, layer, dx);
         dy = rcvi_frame_has_dropout(frame, layer)
                  ? rcvi_frame_write_dropout(frame, layer, dx, rcvi_frame_width(frame, layer), "ddropped", RCVI_EXACT)
                  : dx;
@@ -96,6 +84,7 @@ static void write(rcvi_program *program) {
     for (size_t i = 0; ok && i < count; i++) {
         w.tracks[i].layer = (int64_t)i / net->directions;
         w.tracks[i].direction = (int64_t)i % net->directions;
+        w.tracks[i].is_reversed = rcvi_net_is_reversed(net, w.tracks[i].direction);
         ok = rcvi_track_open(&w, &w.tracks[i]);
     }
     if (!ok) program->failed = true;

@@ -13,7 +13,8 @@
  * through the whole chunk before the next one starts, with its own work before, in and after its loop.
  *
  * Files: stepwise.c (both passes, layer by layer), wavefront.c (both passes in a skewed order), track.c, chunks.c (chunks of time and their
- * loops), forward_sweep.c, backward_sweep.c, recompute.c (checkpointing), masked_states.c (lengths and resets), retimed_tail.c. */
+ * loops), constants.c (values of parameters alone), forward_sweep.c, backward_sweep.c, recompute.c (checkpointing), masked_states.c
+ * (lengths and resets), retimed_tail.c. */
 #ifndef RCVI_STEPWISE_H
 #define RCVI_STEPWISE_H
 
@@ -23,17 +24,21 @@
 
 typedef struct {
     int64_t layer, direction;
+    bool is_reversed;  /* it goes from the last step to the first */
     int64_t delay;     /* rounds of the outer loop that it starts after the first track of its set */
     const char *label; /* prefix of buffers' names */
     rcvi_sweep forward, recomputed, backward;
-    rcvi_storage *inputs; /* [inputs of the forward graph] in the order of the track's time */
-    int *restarts;        /* [states] buffers of restart states; with resets */
-    int *checkpoints;     /* [states] buffers of states before every chunk; with recomputation */
-    int *incoming;        /* [states] buffers of adjoints as they reach a step, masked; with lengths */
-    int *drestarts;       /* [states] buffers of adjoints summed at resets */
-    int *at_reset;        /* [states] scratch buffers: the adjoint where a reset is, else zero */
-    int dx;               /* buffer, in the order of the track's time */
-    bool is_retimed;      /* the backward sweep goes over `retimed`, not over the adjoint */
+    int constants, dconstants;    /* buffers: the row of the constants, and of their gradients; or RCVI_NONE */
+    rcvi_fusion constant_values;  /* of the graph of the constants */
+    rcvi_fusion constant_adjoint; /* of its derivative */
+    rcvi_storage *inputs;         /* [inputs of the forward graph] in the order of the track's time */
+    int *restarts;                /* [states] buffers of restart states; with resets */
+    int *checkpoints;             /* [states] buffers of states before every chunk; with recomputation */
+    int *incoming;                /* [states] buffers of adjoints as they reach a step, masked; with lengths */
+    int *drestarts;               /* [states] buffers of adjoints summed at resets */
+    int *at_reset;                /* [states] scratch buffers: the adjoint where a reset is, else zero */
+    int dx;                       /* buffer, in the order of the track's time; then see rcvi_backward_write_dx */
+    bool is_retimed;              /* the backward sweep goes over `retimed`, not over the adjoint */
     rcvi_retimed retimed;
     rcvi_sweep tail;    /* of a retimed track: the products after its last step */
     int *tail_adjoints; /* [states] buffers: the adjoints before the first step that the tail computes */
@@ -67,6 +72,8 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
                                  const rcvi_machine *machine);
 void rcvi_stepwise_variants(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
                             void (*offer)(void *user, const rcvi_rungs *rungs), void *user);
+/* Rungs of the plan on a GPU that needs no compiled kernels and is fastest by our estimate. */
+rcvi_rungs rcvi_stepwise_interpreted(const rcv_net *net, const rcv_plan_options *options);
 
 /* ---- wavefront.c ---- */
 
@@ -92,6 +99,13 @@ void rcvi_close_steps(rcvi_stepwise *w);
 static inline const rcvi_layer *rcvi_track_layer(const rcvi_stepwise *w, const rcvi_track *t) {
     return &w->frame.net->layers[t->layer];
 }
+/* The graph of its time step, and the derivative of that: constants are learned vectors there. */
+static inline const rcvi_graph *rcvi_track_graph(const rcvi_stepwise *w, const rcvi_track *t) {
+    return rcvi_layer_step(rcvi_track_layer(w, t));
+}
+static inline const rcvi_graph *rcvi_track_adjoint(const rcvi_stepwise *w, const rcvi_track *t) {
+    return rcvi_layer_step_adjoint(rcvi_track_layer(w, t));
+}
 bool rcvi_track_open(rcvi_stepwise *w, rcvi_track *t); /* tables; false without memory */
 void rcvi_track_close(rcvi_track *t);
 /* Steps written from here on belong to this track; NULL: to none. */
@@ -103,6 +117,9 @@ bool rcvi_track_open_sweep(const rcvi_stepwise *w, const rcvi_track *t, rcvi_swe
                            const rcvi_graph *graph, rcvi_time_map time_map, bool distribute);
 /* What layers share, [steps, batch, row] in the order of steps, as the track reads it. */
 rcvi_storage rcvi_track_shared(const rcvi_track *t, int buffer, int64_t offset, int64_t row);
+/* The same of values into a layer or their adjoints, which may be in the order of time (rcvi_frame_is_in_time_order). */
+rcvi_storage rcvi_track_values_into(const rcvi_stepwise *w, const rcvi_track *t, int64_t layer, int buffer,
+                                    int64_t offset, int64_t row);
 /* A copy of shared storage in the order of the track's time, where chunks of a reverse direction need one; else as it is. */
 rcvi_storage rcvi_track_own_order(rcvi_stepwise *w, const rcvi_track *t, rcvi_storage storage, int64_t columns,
                                   const char *name);
@@ -114,6 +131,13 @@ bool rcvi_track_stores_directly(const rcvi_stepwise *w, const rcvi_fusion *fusio
 bool rcvi_track_is_after_loop(const rcvi_fusion *fusion, int value);
 /* Does a state's slot hold this value after a step? Not where a reset or a length replaces it. */
 bool rcvi_track_slot_holds(const rcvi_stepwise *w, const rcvi_graph *graph, int value);
+
+/* ---- constants.c ---- */
+
+void rcvi_constants_write(rcvi_stepwise *w, rcvi_track *t);          /* before the forward sweep is opened */
+void rcvi_constants_clear_gradient(rcvi_stepwise *w, rcvi_track *t); /* before the backward sweep is opened */
+/* The gradients of the parameters that constants depend on; after all loops. */
+void rcvi_constants_write_gradient(rcvi_stepwise *w, rcvi_track *t);
 
 /* ---- forward_sweep.c ---- */
 
@@ -127,6 +151,8 @@ void rcvi_forward_write_set(rcvi_stepwise *w, rcvi_track *set, int64_t count);
 
 /* A layer's buffer of dx; after rcvi_track_retime. */
 int rcvi_backward_new_dx(rcvi_stepwise *w, int64_t layer);
+/* Brings the dx of a layer's tracks that have another order into the order of its buffer. */
+void rcvi_backward_write_dx(rcvi_stepwise *w, int64_t layer, int dx);
 /* dy and dx: [count] buffers. */
 void rcvi_backward_write_set(rcvi_stepwise *w, rcvi_track *set, int64_t count, const int *dy, const int *dx);
 

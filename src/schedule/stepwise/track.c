@@ -3,11 +3,12 @@
 
 bool rcvi_track_open(rcvi_stepwise *w, rcvi_track *t) {
     rcvi_pool *pool = &w->frame.program->pool;
-    const rcvi_graph *forward = &rcvi_track_layer(w, t)->forward;
+    const rcvi_graph *forward = rcvi_track_graph(w, t);
     size_t states = forward->state_count;
-    t->label = rcvi_pool_format(pool, "l%lld%s.", (long long)t->layer, t->direction ? "r" : "");
+    t->label = rcvi_pool_format(pool, "l%lld%s.", (long long)t->layer, t->is_reversed ? "r" : "");
     int *tables = rcvi_pool_new(pool, 6 * states, sizeof *tables);
     t->inputs = rcvi_pool_new(pool, forward->input_count, sizeof *t->inputs);
+    t->constants = t->dconstants = RCVI_NONE;
     if (!t->label || !tables || !t->inputs) return false;
     t->restarts = tables;
     t->checkpoints = tables + states;
@@ -23,12 +24,14 @@ void rcvi_track_close(rcvi_track *t) {
     rcvi_sweep_close(&t->recomputed);
     rcvi_sweep_close(&t->backward);
     rcvi_sweep_close(&t->tail);
+    rcvi_fusion_free(&t->constant_values);
+    rcvi_fusion_free(&t->constant_adjoint);
     rcvi_retimed_free(&t->retimed);
 }
 
 void rcvi_track_mark(rcvi_stepwise *w, const rcvi_track *t) {
     w->frame.program->layer = t ? (int)t->layer : RCVI_NONE;
-    w->frame.program->direction = t ? (int)t->direction : 0;
+    w->frame.program->direction = t && t->is_reversed;
 }
 
 rcvi_time_map rcvi_track_time_map(const rcvi_stepwise *w, const rcvi_track *t, bool backward) {
@@ -47,14 +50,25 @@ bool rcvi_track_open_sweep(const rcvi_stepwise *w, const rcvi_track *t, rcvi_swe
     if (!rcvi_sweep_open(s, w->frame.program, graph, params, t->label, time_map, distribute)) return false;
     s->kind = kind;
     s->defers_gradients = w->modes.defer_gradients;
+    for (int part = 0; part < s->parts.count; part++) {
+        s->fusions[part].emitter.constants = t->constants;
+        s->fusions[part].emitter.dconstants = t->dconstants;
+    }
     return true;
 }
 
 rcvi_storage rcvi_track_shared(const rcvi_track *t, int buffer, int64_t offset, int64_t row) {
-    return (rcvi_storage){.kind = t->direction ? RCVI_OVER_TIME_REVERSED : RCVI_OVER_TIME,
+    return (rcvi_storage){.kind = t->is_reversed ? RCVI_OVER_TIME_REVERSED : RCVI_OVER_TIME,
                           .buffer = buffer,
                           .offset = offset,
                           .row = row};
+}
+
+rcvi_storage rcvi_track_values_into(const rcvi_stepwise *w, const rcvi_track *t, int64_t layer, int buffer,
+                                    int64_t offset, int64_t row) {
+    rcvi_storage storage = rcvi_track_shared(t, buffer, offset, row);
+    if (rcvi_frame_is_in_time_order(&w->frame, layer)) storage.kind = RCVI_OVER_TIME;
+    return storage;
 }
 
 /* A chunk in the order of steps is not a block of rows in the order of a reverse direction's time. */

@@ -128,7 +128,7 @@ static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
         rungs.merge = rungs.wavefront || net->directions > 1;
         offer(user, &rungs);
         rungs.graph = false; /* then the engine skips rows past their length */
-        if (options->lengths) offer(user, &rungs);
+        if (options->lengths && !options->device_lengths) offer(user, &rungs);
         rungs.graph = true;
         rungs.streams = 4; /* for the steps around the time loops */
         if (rungs.merge && options->training && chunks[c] == 1) offer(user, &rungs);
@@ -145,8 +145,48 @@ static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
     }
 }
 
+/* Products of the whole sequence leave the time loop, and each pass is one graph, unless that would have very many launches. The maps of two
+ * directions are one launch, their products run side by side. */
+rcvi_rungs rcvi_stepwise_interpreted(const rcv_net *net, const rcv_plan_options *options) {
+    const int64_t many = 100000, launches = options->training ? 8 : 4; /* of a step of a layer, about */
+    int64_t steps = net->options.layers * net->directions * launches;
+    return (rcvi_rungs){.combine = true,
+                        .fuse = true,
+                        .merge = net->directions > 1,
+                        .interpret = true,
+                        .streams = net->directions > 1 ? 4 : 0,
+                        .graph = options->steps <= many / steps,
+                        .threads = 1};
+}
+
+/* Where no kernels can be compiled: that plan; without a graph, which can leave out rows past their length; step by step, which takes less
+ * memory; layers side by side. */
+static void interpreted_variants(const rcv_net *net, const rcv_plan_options *options,
+                                 void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
+    bool layers = net->options.layers > 1 && net->directions == 1;
+    rcvi_rungs rungs = rcvi_stepwise_interpreted(net, options);
+    offer(user, &rungs);
+    rungs.choice = 1;
+    if (options->training) offer(user, &rungs);
+    rungs.choice = 0;
+    rungs.graph = !rungs.graph;
+    if (options->lengths || rungs.graph) offer(user, &rungs);
+    rungs.graph = true;
+    rungs.steps = 1;
+    offer(user, &rungs);
+    rungs.wavefront = rungs.merge = layers;
+    rungs.streams = 4;
+    if (layers) offer(user, &rungs);
+    rungs.steps = 16;
+    if (layers && rungs.steps < options->steps) offer(user, &rungs);
+}
+
 void rcvi_stepwise_variants(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
                             void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
+    if (machine->gpu && machine->no_compiler) {
+        interpreted_variants(net, options, offer, user);
+        return;
+    }
     if (machine->gpu) {
         gpu_variants(net, options, offer, user);
         return;

@@ -1,6 +1,6 @@
 /* Wavefront: layers in a skewed order.
  *
- * It applies to stacked layers of one direction without dropout between them, in chunks shorter than the sequence. All layers are one
+ * It applies to stacked layers of one direction, forwards or in reverse, without dropout between them, in chunks shorter than the sequence. All layers are one
  * set with common loops. In a round of the outer loop each layer computes the chunk (or step) that the layer below computed in the round
  * before, so that layers depend on nothing of the same round and may run side by side. Forwards layer l starts l rounds late; backwards
  * the top layer is first. The loops have as many more rounds as the last layer is late; steps whose time is outside of the sequence are
@@ -48,5 +48,6 @@ void rcvi_wavefront_write_backward(rcvi_stepwise *w, int dy) {
     }
     buffers[layers] = dy;
     rcvi_backward_write_set(w, w->tracks, layers, buffers + 1, buffers);
+    rcvi_backward_write_dx(w, 0, buffers[0]);
     rcvi_frame_write_dx(&w->frame, buffers[0]);
 }

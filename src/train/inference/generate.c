@@ -1,6 +1,6 @@
-/* Text from a language model, token by token, by a plan of one time step whose state is carried. */
+/* Text from a language model, token by token, by a stream of one row. */
 #include "base/random.h"
-#include "train/step/work.h"
+#include "train/learner/learner.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,19 +12,20 @@ typedef struct {
 } choice;
 
 typedef struct {
-    rcvi_work *work;
-    size_t window;
+    const rcv_learner *learner;
+    rcv_stream *stream;
     const rcv_generation *options;
-    void *device_logits, *logits; /* [tokens], in the device's memory and in the host's */
-    choice *choices;              /* [tokens] */
+    void *logits;    /* [tokens] */
+    choice *choices; /* [tokens] */
     rcvi_twister twister;
     int64_t eos, unk;
+    int64_t next;     /* the token that the stream takes next; -1: none */
     bool line_begins; /* the next word is the first of its line: no space before it */
 } writer;
 
 static double logit(const writer *w, int64_t token) {
-    return w->work->learner->real == RCV_FLOAT64 ? ((const double *)w->logits)[token]
-                                                 : (double)((const float *)w->logits)[token];
+    return w->learner->real == RCV_FLOAT64 ? ((const double *)w->logits)[token]
+                                           : (double)((const float *)w->logits)[token];
 }
 
 static int by_weight(const void *a, const void *b) {
@@ -48,7 +49,7 @@ static int64_t narrow(const writer *w, int64_t count, double sum) {
 
 /* Draws a token as the options say; -1 where the logits are not finite. */
 static int32_t draw(writer *w) {
-    int64_t count = w->work->learner->shape.outputs;
+    int64_t count = w->learner->shape.outputs;
     int32_t best = 0;
     for (int64_t t = 1; t < count; t++) best = logit(w, t) > logit(w, best) ? (int32_t)t : best;
     if (!isfinite(logit(w, best))) return -1;
@@ -72,14 +73,16 @@ static int32_t draw(writer *w) {
 
 /* ---- text to tokens and back ---- */
 
+/* The logits are needed after the last token that is read alone, so the stream takes a token when the next one is known. */
 static rcv_status read_token(writer *w, int64_t token) {
-    int32_t id = (int32_t)token;
+    int64_t before = w->next;
+    w->next = token;
     w->line_begins = token == w->eos;
-    return rcvi_work_step(w->work, w->window, &id);
+    return before < 0 ? RCV_OK : rcv_stream_step(w->stream, &before, 1, NULL);
 }
 
 static rcv_status read_word(writer *w, const char *word, size_t length) {
-    const rcv_vocabulary *vocabulary = w->work->learner->vocabulary;
+    const rcv_vocabulary *vocabulary = w->learner->vocabulary;
     int64_t token = rcv_vocabulary_find(vocabulary, word, length);
     return read_token(w, token < 0 ? w->unk : token);
 }
@@ -97,10 +100,10 @@ static rcv_status read_words(writer *w, const char *text, size_t length) {
 
 /* A text begins as a line does: after the end of another. */
 static rcv_status read_prompt(writer *w) {
-    const rcv_vocabulary *vocabulary = w->work->learner->vocabulary;
+    const rcv_vocabulary *vocabulary = w->learner->vocabulary;
     const rcv_generation *o = w->options;
     bool bytes = rcv_vocabulary_level(vocabulary) == RCV_LEVEL_BYTE;
-    if (!bytes || !o->prompt_bytes || w->work->learner->shape.kind == RCV_DATA_LINES) RCVI_TRY(read_token(w, w->eos));
+    if (!bytes || !o->prompt_bytes || w->learner->shape.kind == RCV_DATA_LINES) RCVI_TRY(read_token(w, w->eos));
     if (!bytes) return read_words(w, o->prompt, o->prompt_bytes);
     for (size_t i = 0; i < o->prompt_bytes; i++) RCVI_TRY(read_token(w, (uint8_t)o->prompt[i]));
     return RCV_OK;
@@ -108,7 +111,7 @@ static rcv_status read_prompt(writer *w) {
 
 static bool emit_token(writer *w, int32_t token, bool (*emit)(void *user, const char *text, size_t length),
                        void *user) {
-    const rcv_vocabulary *vocabulary = w->work->learner->vocabulary;
+    const rcv_vocabulary *vocabulary = w->learner->vocabulary;
     size_t length = 0;
     const char *text = rcv_vocabulary_token(vocabulary, token, &length);
     if (rcv_vocabulary_level(vocabulary) == RCV_LEVEL_BYTE) return emit(user, text, length);
@@ -117,23 +120,16 @@ static bool emit_token(writer *w, int32_t token, bool (*emit)(void *user, const 
 }
 
 static rcv_status write_tokens(writer *w, bool (*emit)(void *user, const char *text, size_t length), void *user) {
-    rcvi_work *work = w->work;
-    const rcv_learner *l = work->learner;
-    const rcvi_head head = {.rows = 1,
-                            .y = work->windows[w->window].head_features,
-                            .weight = rcvi_local_element_at(l, work->parameters, l->weight_offset),
-                            .bias = rcvi_local_element_at(l, work->parameters, l->bias_offset)};
     for (int64_t i = 0; i < w->options->count; i++) {
-        RCVI_TRY(work->ops->logits(work->learn, &head, w->device_logits));
-        RCVI_TRY(
-            work->ops->fetch(work->learn, w->logits, w->device_logits, (size_t)l->shape.outputs * rcvi_real_bytes(l)));
+        RCVI_TRY(rcv_stream_step(w->stream, &w->next, 1, w->logits));
         int32_t token = draw(w);
         if (token < 0)
             return rcvi_fail(RCV_INVALID,
                              "the model gives no probabilities: its parameters are not all finite numbers");
         if (!emit_token(w, token, emit, user))
             return rcvi_fail(RCV_STOPPED, "generation was stopped after %lld tokens", (long long)i);
-        RCVI_TRY(read_token(w, token));
+        w->next = token;
+        w->line_begins = token == w->eos;
     }
     return RCV_OK;
 }
@@ -152,11 +148,11 @@ static rcv_status check(const rcv_learner *l, const rcv_generation *o) {
 }
 
 static rcv_status open_writer(rcv_learner *l, writer *w) {
-    const rcvi_work_options options = {.rows = 1, .threads = w->options->threads, .effort = RCV_ESTIMATE};
-    const rcvi_window_options window = {.steps = 1, .batch = 1, .carries = true};
-    RCVI_TRY(rcvi_work_new(l, &options, &w->work));
-    RCVI_TRY(rcvi_work_add_window(w->work, &window, &w->window));
-    RCVI_TRY(rcvi_device_new(l, l->shape.outputs, rcvi_real_bytes(l), &w->device_logits));
+    const rcv_stream_options options =
+        RCV_INIT(rcv_stream_options, .threads = w->options->threads,
+                 .effort = RCV_ESTIMATE, /* not measured: the plan, and so the text, is reproducible */
+                 .output = RCV_OUTPUT_LOGITS);
+    RCVI_TRY(rcv_stream_new_learner(l, &options, &w->stream));
     w->logits = rcvi_new(l->context, (size_t)l->shape.outputs, rcvi_real_bytes(l));
     w->choices = rcvi_new(l->context, (size_t)l->shape.outputs, sizeof *w->choices);
     rcvi_twister_seed(&w->twister, w->options->seed);
@@ -175,13 +171,12 @@ rcv_status rcv_learner_generate(rcv_learner *l, const rcv_generation *options,
     RCVI_NEED(options->prompt || !options->prompt_bytes, "options->prompt");
     RCVI_TRY(rcvi_learner_is_whole(l));
     RCVI_TRY(check(l, options));
-    writer w = {.options = options};
+    writer w = {.learner = l, .options = options, .next = -1};
     rcv_status status = open_writer(l, &w);
     if (!status) status = read_prompt(&w);
     if (!status) status = write_tokens(&w, emit, user);
-    rcvi_device_free(l, w.device_logits);
     rcvi_free(l->context, w.logits);
     rcvi_free(l->context, w.choices);
-    rcvi_work_free(w.work);
+    rcv_stream_free(w.stream);
     return status;
 }

@@ -88,7 +88,7 @@ rcv_status rcvi_learner_take_slice(rcv_learner *l, int64_t first, int64_t count)
 
 rcv_status rcvi_learner_describe_slice(const rcv_learner *l, int64_t first, int64_t count, rcv_learner *part) {
     *part = *l;
-    part->parameters = NULL;
+    part->parameters = part->predictor = NULL;
     take_whole(part);
     return rcvi_learner_take_slice(part, first, count);
 }
@@ -155,6 +155,8 @@ static rcv_status check_shape(const rcvi_learner_options *o) {
     if (predicts_next && o->net.bidirectional)
         return rcvi_fail(RCV_INVALID,
                          "a language model reads from left to right, so its network cannot be bidirectional");
+    if (o->net.reverse)
+        return rcvi_fail(RCV_INVALID, "a learner's network goes forwards or in both directions, not in reverse alone");
     if (s->tied && !(predicts_next && s->tokens > 0))
         return rcvi_fail(RCV_INVALID, "an output layer can be tied to the embedding of a language model only");
     if (s->tied && s->fixed)
@@ -206,6 +208,7 @@ rcv_status rcvi_learner_new_empty(rcv_context *context, rcv_cell *cell, const rc
 
 void rcv_learner_free(rcv_learner *l) {
     if (!l) return;
+    if (l->predictor) l->free_predictor(l->predictor);
     if (l->device) rcvi_device_free(l, l->parameters);
     if (l->slice != l->net) rcv_net_free(l->slice);
     rcv_net_free(l->net);
@@ -412,6 +415,9 @@ rcv_status rcvi_learner_fits(const rcv_learner *l, const rcv_data *data) {
 const rcv_net *rcv_learner_net(const rcv_learner *learner) { return learner->net; }
 const rcv_vocabulary *rcv_learner_vocabulary(const rcv_learner *learner) { return learner->vocabulary; }
 rcv_data_kind rcv_learner_kind(const rcv_learner *learner) { return learner->shape.kind; }
+rcv_dtype rcv_learner_dtype(const rcv_learner *learner) { return learner->real; }
+int64_t rcv_learner_features(const rcv_learner *learner) { return learner->shape.features; }
+int64_t rcv_learner_outputs(const rcv_learner *learner) { return learner->shape.outputs; }
 const char *rcv_learner_device(const rcv_learner *learner) { return learner->device_name; }
 
 const char *const *rcv_learner_classes(const rcv_learner *learner, size_t *count) {

@@ -44,6 +44,9 @@ struct rcv_learner {
     int64_t first_element, end_element;
     /* The device's: embedding [tokens, embedding], the network's, weight [outputs, width], bias [outputs]. */
     void *parameters;
+    /* Plans and memory that rcv_learner_predict keeps for its next call (inference/predict.c); NULL before the first. */
+    void *predictor;
+    void (*free_predictor)(void *predictor);
 };
 
 /* A named tensor within a flat array of `elements`. */

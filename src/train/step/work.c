@@ -245,13 +245,19 @@ static rcv_status forward_unit(rcvi_work *w, const rcvi_window *v, const rcvi_un
     return w->exchange ? rcvi_exchange_send_unit(w->exchange, v, u, false) : RCV_OK;
 }
 
+/* What comes before the first unit of a batch. */
+static rcv_status begin_batch(rcvi_work *w, size_t window, const rcvi_batch *batch, const rcvi_control *control) {
+    const rcvi_window *v = &w->windows[window];
+    RCVI_TRY(switch_window(w, window));
+    RCVI_TRY(rcvi_feed_send(w, v, batch, control, 0));
+    if (!batch->carries) RCVI_TRY(rcvi_work_clear_states(w, window));
+    return rcvi_unit_prepare_parameters(w, v);
+}
+
 rcv_status rcvi_work_evaluate(rcvi_work *w, size_t window, const rcvi_batch *batch, bool first) {
     const rcvi_window *v = &w->windows[window];
     const rcvi_control control = {.number = next_number(w)};
-    RCVI_TRY(switch_window(w, window));
-    RCVI_TRY(rcvi_feed_send(w, v, batch, &control, 0));
-    if (!batch->carries) RCVI_TRY(rcvi_work_clear_states(w, window));
-    RCVI_TRY(rcvi_unit_prepare_parameters(w, v));
+    RCVI_TRY(begin_batch(w, window, batch, &control));
     if (w->exchange) RCVI_TRY(rcvi_exchange_begin(w->exchange, v, control.number, false));
     for (int64_t i = 0; i < rcvi_window_units(v); i++) {
         const rcvi_unit u = rcvi_unit_of(v, i);
@@ -264,12 +270,12 @@ rcv_status rcvi_work_evaluate(rcvi_work *w, size_t window, const rcvi_batch *bat
     return w->exchange ? rcvi_exchange_finish(w->exchange) : RCV_OK;
 }
 
-rcv_status rcvi_work_step(rcvi_work *w, size_t window, const int32_t *tokens) {
+rcv_status rcvi_work_predict(rcvi_work *w, size_t window, const rcvi_batch *batch, bool first) {
     const rcvi_window *v = &w->windows[window];
+    const rcvi_control control = {.number = next_number(w)};
     const rcvi_unit u = rcvi_unit_of(v, 0);
-    RCVI_TRY(w->ops->send(w->learn, w->device_block + w->feed.ids, tokens, (size_t)v->batch * sizeof *tokens));
-    RCVI_TRY(rcvi_unit_prepare_parameters(w, v));
-    RCVI_TRY(rcvi_unit_forward(w, v, &u, 0, true));
+    RCVI_TRY(begin_batch(w, window, batch, &control));
+    RCVI_TRY(rcvi_unit_forward(w, v, &u, 0, first));
     return carry_states(w, v);
 }
 

@@ -148,8 +148,9 @@ rcv_status rcvi_work_evaluate(rcvi_work *work, size_t window, const rcvi_batch *
  * `update_seed`, so that all batches of an update drop the same weights. */
 rcv_status rcvi_work_train(rcvi_work *work, size_t window, const rcvi_batch *batch, const rcvi_control *control,
                            uint64_t update_seed, bool first, const rcvi_update *update);
-/* Enqueues one time step with these tokens, [batch]. The network's output is then in the window's `head_features`. */
-rcv_status rcvi_work_step(rcvi_work *work, size_t window, const int32_t *tokens);
+/* Enqueues the forward pass of a batch without targets, of a window of one unit. The network's output is then in y. Parameters are those of
+ * the batch before, unless it is the `first`. */
+rcv_status rcvi_work_predict(rcvi_work *work, size_t window, const rcvi_batch *batch, bool first);
 
 /* Where the trace is on: waits for all that is enqueued, and adds a span that ends now. */
 rcv_status rcvi_work_trace(rcvi_work *work, rcvi_trace_kind kind, int64_t unit, double begin);

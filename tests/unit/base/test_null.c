@@ -19,6 +19,7 @@ typedef struct {
     rcv_gemm *gemm;
     rcv_tensors *tensors;
     rcv_model *model;
+    rcv_stream *stream; /* the model's */
     rcv_vocabulary *vocabulary;
     const rcv_data *data; /* the fixture's */
     rcv_settings *settings;
@@ -63,6 +64,8 @@ CALL(rcv_cell_describe, A(cell, o->cell), 0, A(text, OUT(char)))
 CALL(rcv_net_new, A(cell, o->cell), A(options, &net_options), A(net, OUT(rcv_net)))
 CALL(rcv_net_initialize, A(net, o->net), 1, RCV_FLOAT32, A(parameters, o->numbers))
 CALL(rcv_plan_new, A(net, o->net), A(options, &plan_options), A(plan, OUT(rcv_plan)))
+CALL(rcv_plan_wait, A(plan, o->plan))
+CALL(rcv_plan_stay, A(plan, o->plan))
 CALL(rcv_plan_print, A(plan, o->plan), A(text, OUT(char)))
 CALL(rcv_plan_explain, A(plan, o->plan), A(text, OUT(char)))
 CALL(rcv_wisdom_load, A(context, o->context), A(path, "wisdom"))
@@ -70,6 +73,7 @@ CALL(rcv_wisdom_save, A(context, o->context), A(path, "wisdom"))
 CALL(rcv_run_new, A(plan, o->plan), A(run, OUT(rcv_run)))
 CALL(rcv_run_set_stream, A(run, o->run), NULL)
 CALL(rcv_run_wait, A(run, o->run))
+CALL(rcv_run_update, A(run, o->run))
 CALL(rcv_run_forward, A(run, o->run), A(data, (&RCV_INIT(rcv_forward, .x = ones))))
 CALL(rcv_run_backward, A(run, o->run), A(data, (&RCV_INIT(rcv_backward, .dy = ones))))
 CALL(rcv_run_set_signals, A(run, o->run), (uint64_t[2]){0}, A(value, (&(uint64_t){1})))
@@ -97,7 +101,15 @@ CALL(rcv_model_new, A(net, o->net), RCV_FLOAT32, 1, A(model, OUT(rcv_model)))
 CALL(rcv_model_load, A(context, o->context), A(path, "x"), NULL, A(model, OUT(rcv_model)))
 CALL(rcv_model_save, A(model, o->model), A(path, "x"))
 CALL(rcv_model_low_rank, A(model, o->model), 1, A(approximation, OUT(rcv_model)))
-CALL(rcv_model_run, A(model, o->model), A(in, o->tensors), false, A(out, OUT(rcv_tensors)))
+CALL(rcv_model_run, A(model, o->model), A(in, o->tensors), NULL, A(out, OUT(rcv_tensors)))
+CALL(rcv_stream_new_model, A(model, o->model), NULL, A(stream, OUT(rcv_stream)))
+CALL(rcv_stream_new_learner, A(learner, o->learner), NULL, A(stream, OUT(rcv_stream)))
+CALL(rcv_stream_step, A(stream, o->stream), A(frames, ones), 1, NULL)
+CALL(rcv_stream_reset, A(stream, o->stream), NULL)
+CALL(rcv_stream_get_states, A(stream, o->stream), 0, A(states, o->numbers))
+CALL(rcv_stream_set_states, A(stream, o->stream), 0, A(states, ones))
+CALL(rcv_stream_reload, A(stream, o->stream))
+CALL(rcv_stream_wait, A(stream, o->stream))
 CALL(rcv_vocabulary_bytes, A(context, o->context), A(vocabulary, OUT(rcv_vocabulary)))
 CALL(rcv_vocabulary_parse, A(context, o->context), A(text, "a"), 1, A(name, "n"), A(vocabulary, OUT(rcv_vocabulary)))
 CALL(rcv_vocabulary_load, A(context, o->context), A(path, "x"), A(vocabulary, OUT(rcv_vocabulary)))
@@ -117,6 +129,7 @@ CALL(rcv_learner_new, A(context, o->context), A(settings, o->settings), A(data, 
 CALL(rcv_learner_load, A(context, o->context), A(path, "x"), NULL, RCV_FLOAT32, A(learner, OUT(rcv_learner)))
 CALL(rcv_learner_save, A(learner, o->learner), A(path, "x"))
 CALL(rcv_learner_evaluate, A(learner, o->learner), A(data, o->data), NULL, A(result, (&RCV_INIT(rcv_evaluation))))
+CALL(rcv_learner_predict, A(learner, o->learner), A(data, (&RCV_INIT(rcv_prediction, .steps = 1))))
 CALL(rcv_learner_generate, A(learner, o->learner), A(options, (&RCV_INIT(rcv_generation, .count = 0))),
      A(emit, ignore_text), NULL)
 CALL(rcv_world_open, A(context, o->context), NULL, A(world, OUT(rcv_world)))
@@ -159,6 +172,8 @@ static const entry table[] = {
     ENTRY(rcv_net_new, "cell options net", ""),
     ENTRY(rcv_net_initialize, "net parameters", ""),
     ENTRY(rcv_plan_new, "net options plan", ""),
+    ENTRY(rcv_plan_wait, "plan", ""),
+    ENTRY(rcv_plan_stay, "plan", ""),
     ENTRY(rcv_plan_print, "plan text", ""),
     ENTRY(rcv_plan_explain, "plan text", ""),
     ENTRY(rcv_wisdom_load, "context path", ""),
@@ -166,6 +181,7 @@ static const entry table[] = {
     ENTRY(rcv_run_new, "plan run", ""),
     ENTRY(rcv_run_set_stream, "run", "stream"),
     ENTRY(rcv_run_wait, "run", ""),
+    ENTRY(rcv_run_update, "run", ""),
     ENTRY(rcv_run_forward, "run data", ""),
     ENTRY(rcv_run_backward, "run data", ""),
     ENTRY(rcv_run_set_signals, "run value", "signals"),
@@ -192,7 +208,15 @@ static const entry table[] = {
     ENTRY(rcv_model_load, "context path model", "options"),
     ENTRY(rcv_model_save, "model path", ""),
     ENTRY(rcv_model_low_rank, "model approximation", ""),
-    ENTRY(rcv_model_run, "model in out", ""),
+    ENTRY(rcv_model_run, "model in out", "options"),
+    ENTRY(rcv_stream_new_model, "model stream", "options"),
+    ENTRY(rcv_stream_new_learner, "learner stream", "options"),
+    ENTRY(rcv_stream_step, "stream frames", "out"),
+    ENTRY(rcv_stream_reset, "stream", "rows"),
+    ENTRY(rcv_stream_get_states, "stream states", ""),
+    ENTRY(rcv_stream_set_states, "stream states", ""),
+    ENTRY(rcv_stream_reload, "stream", ""),
+    ENTRY(rcv_stream_wait, "stream", ""),
     ENTRY(rcv_vocabulary_bytes, "context vocabulary", ""),
     ENTRY(rcv_vocabulary_parse, "context text name vocabulary", ""),
     ENTRY(rcv_vocabulary_load, "context path vocabulary", ""),
@@ -212,6 +236,7 @@ static const entry table[] = {
     ENTRY(rcv_learner_load, "context path learner", "device"),
     ENTRY(rcv_learner_save, "learner path", ""),
     ENTRY(rcv_learner_evaluate, "learner data result", "options"),
+    ENTRY(rcv_learner_predict, "learner data", ""),
     ENTRY(rcv_learner_generate, "learner options emit", "user"),
     ENTRY(rcv_world_open, "context world", "options"),
     ENTRY(rcv_world_agree, "world", ""),
@@ -261,6 +286,7 @@ static void open_objects(objects *o, train_fixture *s) {
     check_ok(rcv_gemm_new(o->context, &gemm_options, &o->gemm));
     check_ok(rcv_tensors_new(o->context, &o->tensors));
     check_ok(rcv_model_new(o->net, RCV_FLOAT32, 1, &o->model));
+    check_ok(rcv_stream_new_model(o->model, &RCV_INIT(rcv_stream_options, .schedule = "naive"), &o->stream));
     check_ok(rcv_vocabulary_parse(o->context, "a\nb\n", 4, "words", &o->vocabulary));
     o->settings = train_fixture_settings(s, "hidden=2 kind=lines");
     check_ok(rcv_trainer_new(o->context, o->settings, o->data, NULL, &o->trainer));
@@ -273,6 +299,7 @@ static void close_objects(objects *o, train_fixture *s) {
     rcv_trainer_free(o->trainer);
     rcv_settings_free(o->settings);
     rcv_vocabulary_free(o->vocabulary);
+    rcv_stream_free(o->stream);
     rcv_model_free(o->model);
     rcv_tensors_free(o->tensors);
     rcv_gemm_free(o->gemm);

@@ -97,6 +97,20 @@ static void test_size_zero(void **state) {
                 "rcv_gemm_new: options has size 0");
     check_fails(rcv_model_load(context, "none", &(rcv_model_options){.size = 0}, &model), RCV_INVALID,
                 "rcv_model_load: options");
+    rcv_stream *stream = NULL;
+    rcv_tensors *out = NULL, *in = NULL;
+    check_ok(rcv_model_new(net, RCV_FLOAT32, 1, &model));
+    check_ok(rcv_tensors_new(context, &in));
+    check_fails(rcv_model_run(model, in, &(rcv_model_run_options){.size = 0}, &out), RCV_INVALID,
+                "rcv_model_run: options has size 0");
+    check_fails(rcv_stream_new_model(model, &(rcv_stream_options){.size = 0}, &stream), RCV_INVALID,
+                "rcv_stream_new_model: options has size 0");
+    check_fails(rcv_stream_new_learner(learner, &(rcv_stream_options){.size = 0}, &stream), RCV_INVALID,
+                "rcv_stream_new_learner: options has size 0");
+    check_fails(rcv_learner_predict(learner, &(rcv_prediction){.size = 0}), RCV_INVALID,
+                "rcv_learner_predict: data has size 0");
+    rcv_tensors_free(in);
+    rcv_model_free(model);
     check_fails(rcv_data_open(context, "none", &(rcv_data_options){.size = 0}, &data), RCV_INVALID,
                 "rcv_data_open: options has");
     check_fails(rcv_world_open(context, &(rcv_world_options){.size = 0}, &world), RCV_INVALID,
@@ -170,7 +184,7 @@ static void test_sizes_are_first(void **state) {
         }
         free(text);
     }
-    assert_int_equal(checked, 18);
+    assert_int_equal(checked, 21);
 }
 
 /* Every section says which threads may call its functions. */

@@ -156,6 +156,51 @@ static void test_variational_masks(void **state) {
     close_world(&w);
 }
 
+/* Everything is dropped: layers above the first read zeros, whatever the first computes, and its gradients are zeros. */
+static void test_dropout_of_all(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, "copy.cell", copy_text);
+    static double x[COUNT], y[COUNT], dy[COUNT], dx[COUNT], parameters[2 * SIZE], gradients[2 * SIZE];
+    static const char *const plans[] = {"naive", "combine(steps=3)+fuse+pack", "fuse+transpose+threads(2)",
+                                        "combine(steps=2)+fuse+pack+recompute(every=2)"};
+    count_up(x, COUNT);
+    count_up(dy, COUNT);
+    x[3] = INFINITY;
+    x[ROW] = 0;
+    rcv_net_options options = RCV_INIT(rcv_net_options, .input = SIZE, .hidden = SIZE, .layers = 2, .dropout = 1);
+    for (size_t i = 0; i < 2 * sizeof plans / sizeof *plans; i++) {
+        rcv_net *net = NULL;
+        rcv_plan *plan = NULL;
+        rcv_run *run = NULL;
+        options.variational = i % 2;
+        check_ok(rcv_net_new(w.cell, &options, &net));
+        assert_int_equal(rcv_net_parameter_elements(net), 2 * SIZE);
+        check_ok(rcv_net_initialize(net, 1, RCV_FLOAT64, parameters));
+        rcv_plan_options planned = RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .dtype = RCV_FLOAT64,
+                                            .training = true, .schedule = plans[i / 2]);
+        check_ok(rcv_plan_new(net, &planned, &plan));
+        check_ok(rcv_run_new(plan, &run));
+        memset(y, -1, sizeof y);
+        memset(dx, -1, sizeof dx);
+        memset(gradients, -1, sizeof gradients);
+        rcv_forward data = RCV_INIT(rcv_forward, .parameters = parameters, .x = x, .y = y, .seed = 3);
+        rcv_backward back = RCV_INIT(rcv_backward, .dy = dy, .dx = dx, .dparameters = gradients);
+        check_ok(rcv_run_forward(run, &data));
+        for (int k = 0; k < COUNT; k++) assert_true(y[k] == 0);
+        x[3] = 4; /* 0 * inf is a NaN in any network's gradients */
+        check_ok(rcv_run_forward(run, &data));
+        check_ok(rcv_run_backward(run, &back));
+        for (int k = 0; k < COUNT; k++) assert_true(dx[k] == 0);
+        for (int k = 0; k < 2 * SIZE; k++) assert_true(gradients[k] == 0);
+        x[3] = INFINITY;
+        rcv_run_free(run);
+        rcv_plan_free(plan);
+        rcv_net_free(net);
+    }
+    close_world(&w);
+}
+
 /* ---- zoneout ---- */
 
 /* A state that copies its input: in training it is the input, or its previous value. */
@@ -435,9 +480,10 @@ static void test_settings(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variational_masks), cmocka_unit_test(test_zoneout_masks),
-        cmocka_unit_test(test_zoneout_lengths),   cmocka_unit_test(test_zoneout_of_output),
-        cmocka_unit_test(test_zoneout_of_states), cmocka_unit_test(test_zoneout_mean),
-        cmocka_unit_test(test_gradients),         cmocka_unit_test(test_settings)};
+        cmocka_unit_test(test_variational_masks), cmocka_unit_test(test_dropout_of_all),
+        cmocka_unit_test(test_zoneout_masks),     cmocka_unit_test(test_zoneout_lengths),
+        cmocka_unit_test(test_zoneout_of_output), cmocka_unit_test(test_zoneout_of_states),
+        cmocka_unit_test(test_zoneout_mean),      cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_settings)};
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

@@ -46,7 +46,7 @@ static bool is_linked(const replay *r, const rcvi_port *port, int64_t i, int wri
         return is_awaited(port, i) && counter != RCVI_NONE && r->signalers[counter] == writer && slot &&
                slot->writer == writer && holds(r, slot, channel, buffer, element);
     int64_t from =
-        channel->view->wrap ? at % 2 * channel->view->slot : at * r->e->program->options.batch * channel->view->row;
+        channel->view->wrap ? at % 2 * channel->view->slot : at * r->e->program->sizes.batch * channel->view->row;
     if (is_awaited(port, i) || counter != RCVI_NONE) return false;
     return !channel->operand || (slot && !slot->writer && channel->column + from == element);
 }
@@ -335,7 +335,7 @@ static int count_room_faults(const replay *r) {
                   task->units % p->vector != 0;
         faults += (int64_t)task->blocks * task->units < task->columns;
         faults += (int64_t)(task->blocks - 1) * task->units >= task->columns;
-        faults += task->first_block != block || task->variant < 0 || task->variant >= p->variant_count;
+        faults += task->variant < 0 || task->variant >= p->variant_count;
         int in_shared = task->in_shared[0] + task->in_shared[1];
         faults += in_shared > p->shared_weight_chunks;
         faults += task->chunks[0] + task->chunks[1] - task->in_registers[0] - task->in_registers[1] - in_shared >
@@ -364,7 +364,7 @@ static int (*const checkers[])(const replay *r) = {count_link_faults, count_prog
 
 /* Adds the faults that every checker of the set `which` (bits) finds. Where sequences end, PROGRESS is also checked for tiles that end early. */
 static inline void add_faults(const rcvi_engine *e, const rcvi_persistent *p, unsigned which, int *faults) {
-    int64_t steps = e->program->options.steps;
+    int64_t steps = e->program->sizes.steps;
     for (int64_t length = steps; length > 0; length = length > 2 ? length / 2 : length - 1) {
         replay r;
         unsigned now = length < steps ? which & 1u << PROGRESS : which;

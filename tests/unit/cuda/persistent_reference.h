@@ -85,7 +85,7 @@ static double choice_of(const oracle *o, const rcvi_view *view, int64_t row, int
 
 /* Executes a step for all rows, or, where it skips ended rows, for the active ones. */
 static void take_step(const oracle *o, const rcvi_step *step) {
-    int64_t rows = step->rows, last = o->program->options.steps - 1;
+    int64_t rows = step->rows, last = o->program->sizes.steps - 1;
     if (o->engine->is_short[step - o->program->steps]) rows = o->alive[step->direction ? last - o->time : o->time];
     if (step->kind == RCVI_STEP_MAP) {
         take_map(o, step, rows);

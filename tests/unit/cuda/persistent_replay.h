@@ -81,7 +81,7 @@ static int64_t element_of(const replay *r, execution x, const rcvi_view *view) {
 /* Is the sequence active at the time step of the caller that is computed? */
 static bool is_active(const replay *r, execution x) {
     int64_t time = time_of(r, x);
-    return (member_of(r, x.step, 0)->direction ? r->e->program->options.steps - 1 - time : time) < r->length;
+    return (member_of(r, x.step, 0)->direction ? r->e->program->sizes.steps - 1 - time : time) < r->length;
 }
 
 /* Does this member skip the row? */

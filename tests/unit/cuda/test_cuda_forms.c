@@ -154,6 +154,61 @@ static void check_texts(const config *c, rcv_dtype dtype, bool training, const c
     close_subject(&s);
 }
 
+static bool never(void *user) {
+    ++*(int *)user;
+    return false;
+}
+
+/* Kernels of several engines are compiled at once, ahead of loading: each engine has the code of its own loops, in their order, as if they were
+ * compiled alone. */
+static void test_ahead(void **state) {
+    (void)state;
+    if (!rcvi_jit_name()) skip();
+    assert_int_equal(setenv("RECURVE_CACHE", "off", 1), 0);
+    subject s;
+    open_subject(&s, &deep, RCV_BFLOAT16, true, by_wave);
+    size_t steps = s.program.step_count, loop = 0, found = 0;
+    rcvi_persistent **both = rcvi_pool_new(&s.engine.pool, steps, sizeof *both),
+                    **last = rcvi_pool_new(&s.engine.pool, steps, sizeof *last), *loops[2] = {NULL};
+    assert_true(both && last);
+    for (; next_loop(&s, &loop) && found < 2; loop++, found++) {
+        check_ok(rcvi_persistent_new(&s.engine, loop, &both[loop]));
+        loops[found] = both[loop];
+        if (found == 1) last[loop] = both[loop];
+    }
+    assert_int_equal(found, 2);
+    s.engine.recurrences = rcvi_pool_new(&s.engine.pool, steps, sizeof *s.engine.recurrences);
+    s.engine.persistent = both;
+    rcvi_engine other = s.engine, *const engines[] = {&s.engine, &other};
+    other.persistent = last;
+
+    int asked = 0;
+    size_t live = s.allocator.live;
+    assert_false(rcvi_cuda_engines_compile(engines, 2, never, &asked));
+    assert_int_equal(asked, 1);
+    assert_true(!s.engine.compiled && !other.compiled && s.allocator.live == live);
+    assert_true(rcvi_cuda_engines_compile(engines, 2, NULL, NULL));
+    assert_int_equal(s.engine.compiled_count, 2);
+    assert_int_equal(other.compiled_count, 1);
+    for (int i = 0; i < 2; i++) {
+        rcvi_jit_unit alone = {.source = loops[i]->source}, *own = &s.engine.compiled[i], *third = &other.compiled[0];
+        check_ok(rcvi_jit_compile(s.context, &alone, 1, 9, 0));
+        assert_int_equal(own->bytes, alone.bytes);
+        assert_memory_equal(own->code, alone.code, alone.bytes);
+        if (i == 1) {
+            assert_int_equal(third->bytes, alone.bytes);
+            assert_memory_equal(third->code, alone.code, alone.bytes);
+            assert_ptr_not_equal(third->code, own->code);
+        }
+        rcv_text_free(s.context, alone.code);
+    }
+    rcvi_cuda_engine_drop_compiled(&s.engine);
+    rcvi_cuda_engine_drop_compiled(&other);
+    assert_int_equal(s.allocator.live, live);
+    for (int i = 0; i < 2; i++) rcvi_persistent_free(s.context, loops[i]);
+    close_subject(&s);
+}
+
 static void test_texts(void **state) {
     (void)state;
     config high = {"lstm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
@@ -221,6 +276,46 @@ static unstored count_unstored(const subject *s, const rcvi_persistent *p) {
     return found;
 }
 
+/* All texts of a plan's loops, one after the other. Freed by the caller. */
+static char *texts_of(const char *plan, bool training, int64_t steps, int64_t layers) {
+    config c = {"lstm", {.input = 64, .hidden = 64, .layers = layers}, steps, 16, false, false, true};
+    subject s;
+    size_t length = 0, loops = 0;
+    char *all = calloc(1, 1);
+    open_subject(&s, &c, RCV_BFLOAT16, training, plan);
+    for (size_t loop = 0; next_loop(&s, &loop); loop++, loops++) {
+        rcvi_persistent *p = NULL;
+        check_ok(rcvi_persistent_new(&s.engine, loop, &p));
+        if (!strstr(all, p->source)) { /* of loops with the same text one is enough */
+            all = realloc(all, length + strlen(p->source) + 1);
+            assert_non_null(all);
+            strcpy(all + length, p->source);
+            length += strlen(p->source);
+        }
+        rcvi_persistent_free(s.context, p);
+    }
+    assert_true(loops > 0);
+    close_subject(&s);
+    return all;
+}
+
+/* Loops that differ in steps or layers alone are one kernel. */
+static void test_sizes(void **state) {
+    (void)state;
+    static const char *const plans[] = {by_wave, at_once, in_clusters};
+    for (int i = 0; i < 6; i++) {
+        char *all = texts_of(plans[i / 2], i % 2, 9, 3);
+        char *steps = texts_of(plans[i / 2], i % 2, 30, 3);
+        char *layers = texts_of(plans[i / 2], i % 2, 9, 4);
+        assert_true(strlen(all) > 1000);
+        if (strcmp(all, steps)) fail_msg("%s has other kernels for other numbers of steps", plans[i / 2]);
+        if (strcmp(all, layers)) fail_msg("%s has other kernels for other numbers of layers", plans[i / 2]);
+        free(all);
+        free(steps);
+        free(layers);
+    }
+}
+
 /* h goes through one channel to its layer and to the one above it. In inference that is all of a layer's output; of the caller's buffers, and in
  * training, nothing is left out that is read after the loop. A thread carries c, and in a GRU h, unless sequences end or it has several
  * tiles. */
@@ -265,7 +360,8 @@ static void test_unread(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals), cmocka_unit_test(test_no_clusters),
-                                       cmocka_unit_test(test_shares), cmocka_unit_test(test_texts),
+                                       cmocka_unit_test(test_sizes),    cmocka_unit_test(test_shares),
+                                       cmocka_unit_test(test_texts),    cmocka_unit_test(test_ahead),
                                        cmocka_unit_test(test_unread)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,6 +105,8 @@ typedef struct {
 static void open_emulation(emulation *s, const trial *t) {
     const config c = {t->cell, t->net, t->steps, t->batch, t->lengths, t->resets, true};
     memset(s, 0, sizeof *s);
+    subject_data = t->dtype == RCV_BFLOAT16 && t->batch % 2 ? RCV_AS_BFLOAT16 : RCV_AS_PLAN;
+    subject_parameters = t->dtype == RCV_BFLOAT16 && t->batch % 3 != 1 ? RCV_AS_BFLOAT16 : RCV_AS_PLAN;
     open_subject_on(&s->on, &c, t->dtype, true, t->plan, t->processors, t->shared);
     s->memory = calloc(s->on.program.buffer_count, sizeof *s->memory);
     s->oracle = (oracle){.engine = &s->on.engine,
@@ -336,7 +338,11 @@ static void check_loop(emulation *s, const trial *t, rcvi_persistent *p, void *l
     *(void **)&run_kernel = dlsym(library, "run_persistent");
     assert_non_null(run_kernel);
     fill(s, p);
-    rcvi_worker worker = {.engine = &s->on.engine, .buffers = s->memory, .fault = &fault};
+    rcvi_worker worker = {.engine = &s->on.engine,
+                          .kept = s->scratch,
+                          .program = s->on.engine.program,
+                          .buffers = s->memory,
+                          .fault = &fault};
     if (launch_persistent_on_host(&worker, p, s->scratch, NULL, NULL))
         fail_msg("%s by %s of %d rows hangs", t->cell, t->plan, (int)t->batch);
     take_loop(&s->oracle, (size_t)p->loop);
@@ -353,7 +359,8 @@ static void check_loop(emulation *s, const trial *t, rcvi_persistent *p, void *l
 }
 
 static const char normal[] = RCV_SOURCE_DIR "/tests/support/cells/normal.cell",
-                  many_values[] = RCV_SOURCE_DIR "/tests/support/cells/many_values.cell";
+                  many_values[] = RCV_SOURCE_DIR "/tests/support/cells/many_values.cell",
+                  decay[] = RCV_SOURCE_DIR "/tests/support/cells/decay.cell";
 static const char two[] = "combine+fuse+pack+persistent(parts=2)", three[] = "combine+fuse+pack+persistent",
                   one[] = "combine+fuse+pack+persistent(parts=1)",
                   together[] = "combine(steps=all)+fuse+pack+merge+persistent",
@@ -407,6 +414,8 @@ static const trial trials[] = {
     {"lstm_layernorm", waves, RCV_TFLOAT32, {.input = 24, .hidden = 24, .layers = 2}, 4, 9, 132, 232448, true, true},
     {normal, three, RCV_BFLOAT16, {.input = 24, .hidden = 24, .layers = 1}, 4, 9, 132, 232448, true, false},
     {many_values, together, RCV_TFLOAT32, {.input = 24, .hidden = 24, .layers = 1}, 3, 9, 132, 232448, false, false},
+    {decay, waves, RCV_BFLOAT16, {.input = 24, .hidden = 40, .layers = 2}, 4, 9, 132, 232448, true, true},
+    {decay, clusters, RCV_BFLOAT16, {.input = 24, .hidden = 40, .layers = 1}, 4, 20, 132, 232448, false, false},
     {"lstm", together, RCV_BFLOAT16, {.input = 19, .hidden = 45, .layers = 1}, 4, 9, 132, 232448, false, false},
     {"gru", together, RCV_BFLOAT16, {.input = 24, .hidden = 24, .layers = 1}, 4, 20, 4, 232448, true, false},
     {"lstm", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 72, .layers = 1}, 5, 20, 132, 232448, false, false},

@@ -29,9 +29,8 @@ static void open_fixture(fixture *f, const char *cache) {
     memset(f, 0, sizeof *f);
     test_allocator_init(&f->allocator);
     rcv_context_options options = RCV_INIT(rcv_context_options, .allocator = &f->allocator.allocator,
-                                           .log = count_lines, .log_user = f, .threads = 1);
+                                           .log = count_lines, .log_user = f, .threads = 1, .cache = cache);
     check_ok(rcv_context_new(&options, &f->context));
-    assert_int_equal(setenv("RECURVE_CACHE", cache, 1), 0);
 }
 
 static void close_fixture(fixture *f) { test_context_end(&f->allocator, f->context); }
@@ -268,15 +267,23 @@ static void test_cache(void **state) {
 static void test_without_cache(void **state) {
     (void)state;
     if (!is_there()) skip();
-    fixture f;
+    fixture f, off;
     open_fixture(&f, "/dev/null/nowhere");
     code want = compile(&f, source);
     assert_int_equal(f.compiled, 1);
     assert_int_equal(f.not_cached, 1);
-    setenv("RECURVE_CACHE", "", 1);
     check_same(&f, &want);
     assert_int_equal(f.compiled, 2);
-    assert_int_equal(f.not_cached, 1);
+    assert_int_equal(f.not_cached, 1); /* said once */
+    static const char *const none[] = {"", "off"};
+    for (int i = 0; i < 2; i++) {
+        open_fixture(&off, none[i]);
+        check_same(&off, &want);
+        check_same(&off, &want);
+        assert_int_equal(off.compiled, 2);
+        assert_int_equal(off.not_cached, 0);
+        close_fixture(&off);
+    }
     rcv_text_free(f.context, want.bytes);
     close_fixture(&f);
 }
@@ -301,23 +308,23 @@ static void test_many(void **state) {
     (void)state;
     enum { MANY = 40, KINDS = 5 };
     if (!is_there()) skip();
-    fixture f;
+    fixture alone, f;
     char folder[400], texts[KINDS][128];
     code want[KINDS];
     snprintf(folder, sizeof folder, "%s", path_in("many"));
-    open_fixture(&f, "");
+    open_fixture(&alone, "off");
     for (int k = 0; k < KINDS; k++) {
         snprintf(texts[k], sizeof texts[k],
                  "extern \"C\" __global__ void map_kernel(float *x) { x[threadIdx.x] += %d; }\n", k);
-        want[k] = compile(&f, texts[k]);
+        want[k] = compile(&alone, texts[k]);
     }
-    setenv("RECURVE_CACHE", folder, 1);
+    open_fixture(&f, folder);
     for (int turn = 0; turn < 2; turn++) { /* compiled, then from disk */
         rcvi_jit_unit units[MANY];
         int before = f.compiled;
         for (int i = 0; i < MANY; i++) units[i].source = texts[i % KINDS];
         check_ok(rcvi_jit_compile(f.context, units, MANY, 9, 0));
-        assert_int_equal(f.compiled - before, turn ? 0 : MANY);
+        assert_int_equal(f.compiled - before, turn ? 0 : KINDS); /* those that are alike once */
         for (int i = 0; i < MANY; i++) {
             assert_int_equal(units[i].bytes, want[i % KINDS].count);
             assert_memory_equal(units[i].code, want[i % KINDS].bytes, units[i].bytes);
@@ -329,9 +336,46 @@ static void test_many(void **state) {
         char path[600];
         find_file(folder, path);
         assert_int_equal(unlink(path), 0);
-        rcv_text_free(f.context, want[k].bytes);
+        rcv_text_free(alone.context, want[k].bytes);
     }
     assert_int_equal(rmdir(folder), 0);
+    close_fixture(&f);
+    close_fixture(&alone);
+}
+
+static bool count_down(void *user) {
+    int *left = user;
+    return (*left)-- > 0;
+}
+
+/* A no before a kernel stops all: a status, no code, and the units can be compiled later. */
+static void test_stopped(void **state) {
+    (void)state;
+    enum { MANY = 6 };
+    if (!is_there()) skip();
+    fixture f;
+    char texts[MANY][128];
+    rcvi_jit_unit units[MANY];
+    open_fixture(&f, "off");
+    for (int i = 0; i < MANY; i++) {
+        snprintf(texts[i], sizeof texts[i],
+                 "extern \"C\" __global__ void map_kernel(float *x) { x[threadIdx.x] *= %d; }\n", i);
+        units[i].source = texts[i];
+    }
+    int none = 0, all = MANY;
+    check_fails(rcvi_jit_compile_while(f.context, units, MANY, 9, 0, count_down, &none), RCV_STOPPED, "stopped");
+    assert_int_equal(none, -1); /* not asked again */
+    assert_int_equal(f.compiled, 0);
+    for (int i = 0; i < MANY; i++) assert_null(units[i].code);
+    check_ok(rcvi_jit_compile_while(f.context, units, MANY, 9, 0, count_down, &all));
+    assert_int_equal(f.compiled, MANY);
+    for (int i = 0; i < MANY; i++) {
+        code want = compile(&f, texts[i]);
+        assert_int_equal(units[i].bytes, want.count);
+        assert_memory_equal(units[i].code, want.bytes, want.count);
+        rcv_text_free(f.context, want.bytes);
+        rcv_text_free(f.context, units[i].code);
+    }
     close_fixture(&f);
 }
 
@@ -342,15 +386,16 @@ static void test_no_memory(void **state) {
     fixture f;
     open_fixture(&f, "");
     bool done = false;
+    static const char other[] = "extern \"C\" __global__ void map_kernel(float *x) { x[threadIdx.x] = 7; }\n";
     for (size_t n = 1; n < 100 && !done; n++) {
-        rcvi_jit_unit units[] = {{.source = source}, {.source = source}};
+        rcvi_jit_unit units[] = {{.source = source}, {.source = source}, {.source = other}};
         size_t live = f.allocator.live;
         f.allocator.fail_at = n;
-        rcv_status status = rcvi_jit_compile(f.context, units, 2, 9, 0);
+        rcv_status status = rcvi_jit_compile(f.context, units, 3, 9, 0);
         done = f.allocator.fail_at != 0;
         f.allocator.fail_at = 0;
         assert_int_equal(status, done ? RCV_OK : RCV_NO_MEMORY);
-        for (int i = 0; i < 2; i++) rcv_text_free(f.context, units[i].code);
+        for (int i = 0; i < 3; i++) rcv_text_free(f.context, units[i].code);
         assert_int_equal(f.allocator.live, live);
     }
     assert_true(done);
@@ -378,7 +423,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_libraries),     cmocka_unit_test(test_every_map_compiles), cmocka_unit_test(test_cache),
         cmocka_unit_test(test_without_cache), cmocka_unit_test(test_wrong_source),       cmocka_unit_test(test_many),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_stopped),       cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

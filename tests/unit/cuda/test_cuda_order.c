@@ -89,6 +89,7 @@ static int segment_end(const rcvi_program *program, int first) {
 }
 
 static bool is_move(const rcvi_step *step) {
+    if (step->accumulate) return false;
     bool zeros = step->kind == RCVI_STEP_FILL && step->fill.number == 0;
     return step->kind == RCVI_STEP_COPY || step->kind == RCVI_STEP_PACK || zeros;
 }
@@ -112,6 +113,9 @@ static void check_group(const rcvi_engine *e, const rcvi_cuda_group *group, int 
             assert_true(step->rows == lead->rows && step->columns == lead->columns);
             assert_int_equal(step->accumulate, lead->accumulate);
             assert_int_equal(rcvi_cuda_type_of(e, &step->a), rcvi_cuda_type_of(e, &lead->a));
+            const rcvi_buffer *buffers = e->program->buffers; /* gradients may be stored where others are added */
+            assert_int_equal(rcvi_buffer_is_gradient(&buffers[step->out.buffer]),
+                             rcvi_buffer_is_gradient(&buffers[lead->out.buffer]));
         } else {
             assert_true(is_move(step));
         }
@@ -339,6 +343,51 @@ static void test_large(void **state) {
     check_large(RCV_FLOAT32);
 }
 
+/* The steps that read parameters of the plan's 16-bit type: large products in place where rows are multiples of 16 bytes, else from a copy whose
+ * rows are; packing; and sums of biases. No rounded copy is made. */
+static void check_own_type(rcv_dtype dtype, int64_t input, rcv_array_type declared, int want) {
+    config deep = {"lstm", {.input = input, .hidden = 8, .layers = 1}, 9, 4, false, false, false};
+    problem p;
+    rcvi_program program;
+    int copies = 0, products = 0, in_place = 0;
+    open_problem(&p, &deep, 1);
+    p.parameter_type = declared;
+    p.gradient_type = declared;
+    rcv_plan_options options = options_of(&p, dtype, true, "combine(steps=all)+fuse+pack+merge");
+    gpu_alone = 9 * 4 * 8;
+    assert_true(write_with(p.net, &options, &program));
+    gpu_alone = 0;
+    rcvi_engine e = {.program = &program, .context = program.pool.context};
+    rcvi_pool_init(&e.pool, e.context);
+    check_ok(rcvi_cuda_find_layout(&e));
+    assert_true(e.covers);
+    for (size_t i = 0; i < program.step_count; i++) {
+        const rcvi_step *step = &program.steps[i];
+        copies += step->kind == RCVI_STEP_COPY && step->when == RCVI_WHEN_PARAMETERS_CHANGED;
+        if (step->kind != RCVI_STEP_GEMM || step->gemm.transpose_a) continue;
+        products++;
+        in_place += program.buffers[step->b.buffer].role == RCVI_PARAMETERS;
+    }
+    for (size_t b = 0; b < program.buffer_count; b++) {
+        bool given = program.buffers[b].role == RCVI_PARAMETERS || program.buffers[b].replaces == RCVI_PARAMETERS;
+        if (given && program.buffers[b].element != RCVI_REAL) assert_false(rcvi_cuda_has_rounded(&e, (int)b));
+    }
+    assert_true(products > 0);
+    assert_int_equal(copies, want);
+    assert_int_equal(in_place, want ? 0 : products);
+    rcvi_pool_free(&e.pool);
+    rcvi_program_free(&program);
+    close_problem(&p);
+}
+
+static void test_own_type(void **state) {
+    (void)state;
+    check_own_type(RCV_BFLOAT16, 8, RCV_AS_BFLOAT16, 0);
+    check_own_type(RCV_FLOAT16, 16, RCV_AS_FLOAT16, 0);
+    check_own_type(RCV_BFLOAT16, 12, RCV_AS_BFLOAT16, 1); /* with rows of 16 */
+    check_own_type(RCV_BFLOAT16, 8, RCV_AS_FLOAT16, 2);   /* the same, and one of all that is packed and added */
+}
+
 /* Rows of 12 with room for 16: what copies and dropout alone write has zeros after them, so the products of x, of what is dropped and
  * of the weights' copies may be deeper than their operands; what a loop writes has not. */
 static void check_padded(bool drops, bool lengths, rcv_dtype dtype) {
@@ -381,6 +430,12 @@ static void test_padded(void **state) {
 
 /* ---- gradients that are stored, not added ---- */
 
+/* Does the step write gradients as they are computed? Clearing them, and storing the sums of another type, is more. */
+static bool computes_gradients(const rcvi_step *step) {
+    bool clears = step->when == RCVI_WHEN_OVERWRITING || step->when == RCVI_WHEN_ADDING;
+    return !clears && !(step->kind == RCVI_STEP_COPY && step->accumulate);
+}
+
 /* Counts how often a call writes every gradient; answers whether it is once, by steps outside of loops. */
 static bool writes_once(const rcvi_program *program) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
@@ -390,17 +445,20 @@ static bool writes_once(const rcvi_program *program) {
     assert_non_null(times);
     for (int i = (int)program->forward_count; i < (int)program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];
-        int count = step->when == RCVI_WHEN_OVERWRITING ? 0 : rcvi_step_accesses(step, accesses);
+        int count = computes_gradients(step) ? rcvi_step_accesses(step, accesses) : 0;
         for (int k = 0; k < count; k++) {
             const rcvi_view *v = accesses[k].view;
-            if (program->buffers[v->buffer].role != RCVI_DPARAMETERS) continue;
+            const rcvi_buffer *buffer = &program->buffers[v->buffer];
+            if (!rcvi_buffer_is_gradient(buffer)) continue;
+            if (buffer->replaces) buffer = &program->buffers[buffer->theirs];
             once &= times_of(program, i) == 1 && !step->time.timed;
-            int64_t batch = step->kind == RCVI_STEP_GEMM ? step->gemm.batch : 1;
+            int64_t batch = step->kind == RCVI_STEP_GEMM ? step->gemm.batch : 1, first = v->offset;
+            if (program->options.separate_parameters) first += program->net->parameters[buffer->index].offset;
             for (int64_t e = 0; once && e < batch * accesses[k].rows * accesses[k].columns; e++) {
                 int64_t block = e / (accesses[k].rows * accesses[k].columns),
                         rest = e % (accesses[k].rows * accesses[k].columns);
                 int64_t move = batch > 1 ? block * step->gemm.step_out : 0;
-                times[v->offset + move + rest / accesses[k].columns * v->row + rest % accesses[k].columns]++;
+                times[first + move + rest / accesses[k].columns * v->row + rest % accesses[k].columns]++;
             }
         }
     }
@@ -529,9 +587,10 @@ static void test_stand_ins(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),    cmocka_unit_test(test_wavefront), cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_prepared), cmocka_unit_test(test_padded),    cmocka_unit_test(test_large),
-        cmocka_unit_test(test_covers),   cmocka_unit_test(test_idle),      cmocka_unit_test(test_stand_ins)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order),     cmocka_unit_test(test_wavefront),
+                                       cmocka_unit_test(test_sums),      cmocka_unit_test(test_prepared),
+                                       cmocka_unit_test(test_padded),    cmocka_unit_test(test_large),
+                                       cmocka_unit_test(test_covers),    cmocka_unit_test(test_idle),
+                                       cmocka_unit_test(test_stand_ins), cmocka_unit_test(test_own_type)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ static rcv_status take_loop(const rcvi_worker *worker, const rcvi_persistent *lo
 #define rcvi_cuda_launch_members take_members
 #define rcvi_persistent_launch(WORKER, LOOP, SCRATCH, BEGUN, STREAM)                                                   \
     ((void)(SCRATCH), take_loop(WORKER, LOOP, BEGUN, STREAM))
-#define rcvi_cuda_recurrences_launch(WORKER, LIST, AROUND, SCRATCH, STREAM)                                            \
+#define rcvi_cuda_recurrences_launch(WORKER, LIST, SIZED, AROUND, SCRATCH, STREAM)                                     \
     ((void)(AROUND), (void)(STREAM), RCV_INVALID)
 #define rcvi_cuda_round_inputs(PASS, STREAM) ((void)(PASS), (void)(STREAM), RCV_OK)
 #define cudaMemsetAsync(AT, VALUE, BYTES, STREAM) ((void)(STREAM), cudaErrorUnknown)
@@ -60,7 +60,7 @@ static rcv_status take_members(const rcvi_cuda_pass *pass, const rcvi_cuda_due *
     record *made = add_record(stream_index, stream);
     for (int m = 0; m < count; m++) {
         bool product = members[m].step->kind == RCVI_STEP_GEMM;
-        if (product && rcvi_cuda_goes_beside(pass->engine, members[m].step))
+        if (product && rcvi_cuda_goes_beside(pass->engine, members[m].index))
             assert_true(stream_index > 0); /* it has room there */
         size_t found = find_touches(pass, &members[m], seen.touches + seen.touch_count, RCVI_MAX_TOUCHES);
         made->parts[made->part_count++] = (part){.step = (int)(members[m].step - pass->engine->program->steps),
@@ -82,7 +82,7 @@ static bool is_in_loop(const rcvi_program *program, int step) {
 static rcv_status take_loop(const rcvi_worker *worker, const rcvi_persistent *loop, cudaEvent_t begun,
                             cudaStream_t stream) {
     const rcvi_program *program = worker->engine->program;
-    const rcvi_cuda_pass pass = {.worker = (rcvi_worker *)worker, .engine = worker->engine};
+    const rcvi_cuda_pass pass = {.worker = (rcvi_worker *)worker, .engine = worker->engine, .program = program};
     *history_of(begun) = *history_of(stream);
     record *made = add_record(0, stream);
     size_t found = find_loop_touches(&pass, (size_t)loop->loop, seen.touches + seen.touch_count);
@@ -126,7 +126,9 @@ static void open_subject(subject *s, const rcvi_program *program) {
     e->kernels = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->kernels);
     rcvi_persistent *loops = rcvi_pool_new(&e->pool, program->step_count, sizeof *loops);
     rcvi_worker *w = &s->worker;
-    *w = (rcvi_worker){.engine = e, .context = e->context};
+    *w = (rcvi_worker){.engine = e, .context = e->context, .persistent = e->persistent};
+    for (int i = 0; i < 2; i++) w->absent[i].externals = rcvi_pool_new(&e->pool, program->external_count, sizeof(bool));
+    w->views = rcvi_pool_new(&e->pool, program->step_count, sizeof *w->views);
     w->buffers = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *w->buffers);
     w->needed = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *w->needed);
     w->dead = rcvi_pool_new(&e->pool, program->step_count, sizeof *w->dead);
@@ -179,8 +181,11 @@ static void count_beside(const rcvi_program *program, const record *other, besid
 static void check_pass(subject *s, bool backward, bool overwrite, bool same, besides *b) {
     static const bool restart[16];
     const rcvi_program *program = s->engine.program;
-    const rcvi_binding binding = {
-        .buffers = s->worker.buffers, .restart_is_initial = restart, .overwrite = overwrite, .same_parameters = same};
+    const rcvi_binding binding = {.program = program,
+                                  .buffers = s->worker.buffers,
+                                  .restart_is_initial = restart,
+                                  .overwrite = overwrite,
+                                  .same_parameters = same};
     size_t first = backward ? program->forward_count : 0, end = backward ? program->step_count : program->forward_count;
     seen.count = 0;
     seen.touch_count = 0;

@@ -2,6 +2,7 @@
  * left out there, to see that what those hold then goes nowhere. */
 #include "cuda_programs.h"
 #include "device/cuda/engine/ragged.h"
+#include "device/cuda/kernels/sort_lengths.h"
 
 /* What is known of an element. Of a sequence that has ended, what was cleared is no more than a finite number, and so is what
  * is computed of it; but zero it is, and stays zero in products. */
@@ -238,7 +239,7 @@ static size_t simulate(const rcvi_engine *e, const problem *p, const int64_t *le
     s.held = calloc(program->buffer_count, sizeof *s.held);
     s.masks = calloc(program->buffer_count, sizeof *s.masks);
     check_ok(rcvi_cuda_rows_open(e->context, program, &s.rows));
-    rcvi_cuda_rows_sort(&s.rows, lengths);
+    rcvi_cuda_rows_sort(&s.rows, program->sizes, lengths);
     for (size_t b = 0; b < program->buffer_count; b++) {
         const rcvi_buffer *buffer = &program->buffers[b];
         bool given = buffer->role != RCVI_ARENA && !rcvi_roles[buffer->role].written;
@@ -305,9 +306,9 @@ static void test_sort(void **state) {
         int64_t lengths[40], steps = 1 + random_below(&random, 12), batch = 1 + random_below(&random, 40);
         int64_t order[40], in_order[40], alive[13];
         bool seen[40] = {false};
-        rcvi_cuda_rows rows = {.steps = steps, .batch = batch, .order = order, .lengths = in_order, .alive = alive};
+        rcvi_cuda_rows rows = {.order = order, .lengths = in_order, .alive = alive};
         for (int64_t b = 0; b < batch; b++) lengths[b] = 1 + random_below(&random, (int)steps);
-        rcvi_cuda_rows_sort(&rows, lengths);
+        rcvi_cuda_rows_sort(&rows, (rcvi_sizes){steps, batch}, lengths);
         for (int64_t r = 0; r < batch; r++) {
             assert_true(order[r] >= 0 && order[r] < batch && !seen[order[r]]);
             seen[order[r]] = true;
@@ -324,7 +325,113 @@ static void test_sort(void **state) {
     }
 }
 
+/* ---- the same on the device ---- */
+
+/* Runs a phase of the kernel's threads in an order of its own: none depends on what another thread of the phase does. */
+#define EACH_THREAD(RANDOM, CALL)                                                                                      \
+    do {                                                                                                               \
+        int first_ = random_below(RANDOM, RCVI_SORT_THREADS), step_ = 1 + 2 * random_below(RANDOM, 64);                \
+        for (int i_ = 0; i_ < RCVI_SORT_THREADS; i_++) {                                                               \
+            int thread = (first_ + i_ * step_) % RCVI_SORT_THREADS;                                                    \
+            CALL;                                                                                                      \
+        }                                                                                                              \
+    } while (0)
+
+static void count_alive(random_source *random, const rcvi_sorting *s, rcvi_sort_shared *shared) {
+    EACH_THREAD(random, rcvi_sort_clear(s, thread));
+    EACH_THREAD(random, rcvi_sort_count(s, thread));
+    EACH_THREAD(random, rcvi_sort_sum_parts(s, shared, thread));
+    EACH_THREAD(random, rcvi_sort_sum(s, shared, thread));
+}
+
+/* The kernel of sort_lengths.cu: its phases in their order. */
+static void sort_on_device(random_source *random, const rcvi_sorting *s) {
+    static rcvi_sort_shared shared;
+    int64_t tiles = (s->batch + RCVI_SORT_THREADS - 1) / RCVI_SORT_THREADS;
+    memset(&shared, 0x5a, sizeof shared);
+    count_alive(random, s, &shared);
+    for (int64_t tile = tiles; tile-- > 0;) {
+        EACH_THREAD(random, rcvi_sort_load(s, &shared, tile * RCVI_SORT_THREADS, thread));
+        EACH_THREAD(random, rcvi_sort_place(s, &shared, tile * RCVI_SORT_THREADS, thread));
+    }
+    count_alive(random, s, &shared);
+}
+
+/* Lengths of a few values, with ties, or of many; some of them out of range. */
+static int64_t draw_length(random_source *random, int64_t steps, bool few) {
+    static const int64_t outside[] = {0, -1, INT64_MIN, INT64_MAX};
+    int kind = random_below(random, 8);
+    if (kind == 0) return outside[random_below(random, 4)];
+    if (kind == 1) return steps + random_below(random, 3);
+    return 1 + random_below(random, (int)(few && steps > 3 ? 3 : steps));
+}
+
+static void test_device_sort(void **state) {
+    (void)state;
+    enum { MOST_BATCH = 1100, MOST_STEPS = 700 };
+    static int64_t given[MOST_BATCH], clamped[MOST_BATCH], numbers[2][2 * MOST_BATCH + MOST_STEPS + 1];
+    random_source random = {7};
+    for (int n = 0; n < 600; n++) {
+        bool few = n % 2;
+        int64_t steps = 1 + random_below(&random, n % 5 ? 40 : MOST_STEPS);
+        int64_t batch = 1 + random_below(&random, n % 7 ? 60 : MOST_BATCH);
+        if (n % 11 == 0) batch = RCVI_SORT_THREADS * (1 + n % 3) + n % 3 - 1;
+        for (int64_t b = 0; b < batch; b++) {
+            given[b] = draw_length(&random, steps, few);
+            clamped[b] = given[b] < 1 ? 1 : given[b] > steps ? steps : given[b];
+        }
+        memset(numbers, 0x5a, sizeof numbers);
+        rcvi_cuda_rows rows = {numbers[0], numbers[0] + MOST_BATCH, numbers[0] + 2 * MOST_BATCH};
+        rcvi_cuda_rows_sort(&rows, (rcvi_sizes){steps, batch}, clamped);
+        rows.alive[steps] = numbers[1][2 * MOST_BATCH + steps]; /* one more, for the host alone */
+        rcvi_sorting s = {.steps = steps,
+                          .batch = batch,
+                          .given = given,
+                          .order = numbers[1],
+                          .lengths = numbers[1] + MOST_BATCH,
+                          .alive = numbers[1] + 2 * MOST_BATCH};
+        sort_on_device(&random, &s);
+        assert_memory_equal(numbers[0], numbers[1], sizeof numbers[0]); /* and nothing behind them */
+        s.order = NULL;
+        memset(numbers[1], 0x5a, sizeof numbers[1]);
+        for (int64_t b = 0; b < (batch + RCVI_SORT_THREADS - 1) / RCVI_SORT_THREADS * RCVI_SORT_THREADS; b++)
+            rcvi_sort_copy(&s, b);
+        assert_memory_equal(s.lengths, clamped, (size_t)batch * sizeof *clamped);
+        if (batch < MOST_BATCH) assert_int_equal(s.lengths[batch], numbers[1][0]);
+    }
+}
+
+/* Where the host does not know the lengths, kernels read the number of rows, with a graph or without. */
+static void test_counted(void **state) {
+    (void)state;
+    static const char *const some[] = {"combine+fuse+pack", "combine+fuse+pack+graph", "naive",
+                                       "combine(steps=all)+fuse+pack+scan"};
+    size_t counted = 0;
+    for (int i = 0; i < 8; i++) {
+        problem p;
+        rcvi_program program;
+        config c = gpu_configs[0];
+        const char *plan = some[i / 2];
+        open_problem(&p, &c, 1);
+        p.device_lengths = i % 2;
+        if (write_program(&p, true, plan, &program)) {
+            rcvi_engine e = {.program = &program, .context = program.pool.context};
+            rcvi_pool_init(&e.pool, e.context);
+            check_ok(rcvi_cuda_find_layout(&e));
+            bool graph = strstr(plan, "graph") != NULL;
+            assert_int_equal(e.counts, e.sorts && (p.device_lengths || graph));
+            assert_int_equal(e.has_alive, e.counts);
+            for (size_t k = 0; k < program.step_count; k++) counted += rcvi_cuda_is_counted(&e, k) && !graph;
+            rcvi_pool_free(&e.pool);
+            rcvi_program_free(&program);
+        }
+        close_problem(&p);
+    }
+    assert_true(counted > 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_short), cmocka_unit_test(test_sort)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_short), cmocka_unit_test(test_sort),
+                                       cmocka_unit_test(test_device_sort), cmocka_unit_test(test_counted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

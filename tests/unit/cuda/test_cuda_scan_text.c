@@ -151,6 +151,8 @@ static const struct {
     {"sru2", "combine(steps=all)+fuse+pack+scan(newton)", RCV_FLOAT64, false, true, 8},
     {"gru_diagonal", "combine(steps=all)+fuse+pack+scan(newton)", RCV_FLOAT16, true, true, 64},
     {"indrnn", "combine(steps=40)+fuse+pack+scan", RCV_FLOAT32, false, true, 6},
+    {RCV_SOURCE_DIR "/tests/support/cells/lru.cell", "combine(steps=all)+fuse+pack+scan", RCV_BFLOAT16, true, false,
+     64},
 };
 enum { WRITTEN = sizeof written / sizeof *written };
 

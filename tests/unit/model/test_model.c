@@ -12,6 +12,7 @@ static void assert_same_models(rcv_model *a, rcv_model *b) {
     assert_int_equal(one->hidden, two->hidden);
     assert_int_equal(one->layers, two->layers);
     assert_int_equal(one->bidirectional, two->bidirectional);
+    assert_int_equal(one->reverse, two->reverse);
     assert_int_equal(one->no_bias, two->no_bias);
     assert_int_equal(one->rank, two->rank);
     assert_true(one->dropout == two->dropout);
@@ -38,7 +39,7 @@ static void round_trip(void **state) {
             rcv_net_options options =
                 RCV_INIT(rcv_net_options, .input = 6, .hidden = 8, .layers = 1 + variant, .bidirectional = variant == 1,
                          .no_bias = variant == 2, .dropout = variant * 0.1, .variational = variant == 2,
-                         .zoneout = variant * 0.15, .rank = variant == 2 ? 2 : 0);
+                         .zoneout = variant * 0.15, .rank = variant == 2 ? 2 : 0, .reverse = variant == 2);
             model_fixture_open(&self, rcv_builtin_name(i), &options, variant ? RCV_FLOAT64 : RCV_FLOAT32);
             rcv_model_options load = RCV_INIT(rcv_model_options, .dtype = rcv_model_dtype(self.model));
             rcv_model *loaded;

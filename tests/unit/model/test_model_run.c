@@ -5,6 +5,8 @@
 #include "model_fixture.h"
 #include "sample.h"
 
+static const rcv_model_run_options with_gradients = {.size = sizeof(rcv_model_run_options), .gradients = true};
+
 /* A rank that no matrix exceeds changes nothing in what is computed. */
 static void full_rank_is_exact(void **state) {
     (void)state;
@@ -18,8 +20,8 @@ static void full_rank_is_exact(void **state) {
         check_ok(rcv_tensors_new(self.context, &in));
         add_wave(in, "x", 3, shape, 0.3);
         check_ok(rcv_model_low_rank(self.model, 1000, &approximation));
-        check_ok(rcv_model_run(self.model, in, false, &y));
-        check_ok(rcv_model_run(approximation, in, false, &z));
+        check_ok(rcv_model_run(self.model, in, NULL, &y));
+        check_ok(rcv_model_run(approximation, in, NULL, &z));
         const rcv_tensor *left = rcv_tensors_find(y, "y"), *right = rcv_tensors_find(z, "y");
         assert_int_equal(left->bytes, right->bytes);
         for (size_t k = 0; k < left->bytes / sizeof(double); k++)
@@ -60,7 +62,7 @@ static void begin_run(model_fixture *self) {
 /* The loss whose gradients dy and c.final.grad are. */
 static double loss_of(model_fixture *self, const rcv_tensors *in) {
     rcv_tensors *out;
-    check_ok(rcv_model_run(self->model, in, false, &out));
+    check_ok(rcv_model_run(self->model, in, NULL, &out));
     static const char *const values[] = {"y", "c.final"}, *const weights[] = {"dy", "c.final.grad"};
     double loss = 0;
     for (int i = 0; i < 2; i++) {
@@ -98,7 +100,7 @@ static void gradients(void **state) {
     model_fixture self;
     begin_run(&self);
     rcv_tensors *in = full_input(self.context), *out;
-    check_ok(rcv_model_run(self.model, in, true, &out));
+    check_ok(rcv_model_run(self.model, in, &with_gradients, &out));
     static const char *const pairs[][2] = {{"x", "dx"},
                                            {"h", "h.grad"},
                                            {"c", "c.grad"},
@@ -129,8 +131,8 @@ static void check_chance(rcv_net_options options) {
     check_ok(rcv_tensors_new(self.context, &in));
     add_wave(in, "x", 3, x_shape, 0.1);
     add_wave(in, "dy", 3, shape, 0.1);
-    check_ok(rcv_model_run(self.model, in, false, &plain));
-    check_ok(rcv_model_run(self.model, in, true, &graded));
+    check_ok(rcv_model_run(self.model, in, NULL, &plain));
+    check_ok(rcv_model_run(self.model, in, &with_gradients, &graded));
     assert_memory_equal(rcv_tensors_find(plain, "y")->data, rcv_tensors_find(graded, "y")->data, 4 * 2 * 5 * 8);
     assert_true(fabs(*(const double *)rcv_tensors_find(plain, "y")->data) > 1e-6);
     rcv_tensors_free(graded);
@@ -200,7 +202,7 @@ static void bad_inputs(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rcv_tensors *in = replaced(self.context, cases[i].without, cases[i].instead.name ? &cases[i].instead : NULL),
                     *out;
-        check_fails(rcv_model_run(self.model, in, true, &out), RCV_INVALID, cases[i].fragment);
+        check_fails(rcv_model_run(self.model, in, &with_gradients, &out), RCV_INVALID, cases[i].fragment);
         assert_null(out);
         rcv_tensors_free(in);
         assert_int_equal(self.counting.live, live);
@@ -218,7 +220,7 @@ static void states_by_layer(void **state) {
     int layered = 0;
     check_ok(rcv_tensors_new(self.context, &in));
     add_wave(in, "x", 3, x_shape, 0.1);
-    check_ok(rcv_model_run(self.model, in, false, &whole));
+    check_ok(rcv_model_run(self.model, in, NULL, &whole));
     const double *x = rcv_tensors_find(in, "x")->data, *y = rcv_tensors_find(whole, "y")->data;
     const int64_t shape[3] = {2, 2, 3};
     assert_true(fabs(y[0]) > 1e-6);
@@ -236,7 +238,7 @@ static void states_by_layer(void **state) {
             layered += strstr(name, ".l1") != NULL;
             add_tensor(next, name, RCV_FLOAT64, tensor->dims, tensor->shape, tensor->data);
         }
-        check_ok(rcv_model_run(self.model, next, false, &out));
+        check_ok(rcv_model_run(self.model, next, NULL, &out));
         assert_memory_equal(rcv_tensors_find(out, "y")->data, y + half * 20, 20 * sizeof *y);
         rcv_tensors_free(part);
         rcv_tensors_free(next);
@@ -263,7 +265,7 @@ static void no_memory(void **state) {
     memory_faults_begin(&self.counting);
     rcv_status status = rcv_model_load(self.context, path_in("model"), &load, &loaded);
     if (status == RCV_OK) status = rcv_model_low_rank(loaded, 2, &approximation);
-    if (status == RCV_OK) status = rcv_model_run(approximation, in, true, &out);
+    if (status == RCV_OK) status = rcv_model_run(approximation, in, &with_gradients, &out);
     memory_faults_stop(&self.counting);
     assert_int_equal(status, self.counting.failed ? RCV_NO_MEMORY : RCV_OK);
     calls = self.counting.calls - calls;
@@ -273,7 +275,7 @@ static void no_memory(void **state) {
     assert_int_equal(self.counting.live, live);
     if (self.counting.failed && self.counting.points % 64 == 0) { /* the context is as good as before */
         check_ok(rcv_model_load(self.context, path_in("model"), &load, &loaded));
-        check_ok(rcv_model_run(loaded, in, true, &out));
+        check_ok(rcv_model_run(loaded, in, &with_gradients, &out));
         rcv_tensors_free(out);
         rcv_model_free(loaded);
         assert_int_equal(self.counting.live, live);

@@ -12,23 +12,29 @@ static struct {
         int calls; /* forward passes */
     } records[MOST_PLANS];
     size_t count;
-    double seconds;    /* of a call */
-    const char *fast;  /* the plan, or all that contain this, that is faster */
-    double gain;       /* how many times */
-    size_t scratch;    /* bytes that it takes beside what others take */
-    double capturing;  /* seconds more of its first call, and of its second in inference */
-    double waiting;    /* seconds of waiting for calls, however many */
-    double queued;     /* seconds of calls that are not waited for yet */
-    int calls, asked;  /* of all plans; whether to go on */
-    int allowed;       /* answers of yes; 0: always */
-    const char *next;  /* the plan that is a little faster than the rest */
-    const char *bad;   /* the plan that fails */
-    int at;            /* from this call of it on; 0: when it is opened */
-    bool unnoticed;    /* until it is waited for */
-    rcv_status status; /* with which it is not opened */
-    bool persistent;   /* it takes persistent kernels */
-    size_t most;       /* bytes that may be had in one piece; 0: any number */
-    size_t pieces;     /* of memory in use */
+    double seconds;       /* of a call */
+    const char *fast;     /* the plan, or all that contain this, that is faster */
+    double gain;          /* how many times */
+    size_t scratch;       /* bytes that it takes beside what others take */
+    double capturing;     /* seconds more of its first call, and of its second in inference */
+    double waiting;       /* seconds of waiting for calls, however many */
+    double queued;        /* seconds of calls that are not waited for yet */
+    int calls, asked;     /* of all plans; whether to go on */
+    int allowed;          /* answers of yes; 0: always */
+    const char *next;     /* the plan that is a little faster than the rest */
+    const char *bad;      /* the plan that fails */
+    int at;               /* from this call of it on; 0: when it is opened */
+    bool unnoticed;       /* until it is waited for */
+    rcv_status status;    /* with which it is not opened */
+    bool persistent;      /* it takes persistent kernels */
+    size_t most;          /* bytes that may be had in one piece; 0: any number */
+    size_t pieces;        /* of memory in use */
+    int batches;          /* calls of `compile` */
+    size_t compiled;      /* engines of all of them */
+    size_t loads;         /* engines that were loaded */
+    int kernels;          /* of an engine; `compile` asks before each whether to go on */
+    const char *unloaded; /* plans that contain this are refused when they are loaded */
+    const char *no_compiler;
 } fake;
 
 struct rcvi_worker {
@@ -46,6 +52,7 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                               .group = 8,
                               .kernels = "fake_90",
                               .vendor = "a library",
+                              .no_compiler = fake.no_compiler,
                               .gpu = true,
                               .max_sum_columns = 1024};
     return RCV_OK;
@@ -66,6 +73,26 @@ static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
     if (program->rungs.persistent && !fake.persistent)
         return rcvi_fail(RCV_UNSUPPORTED, "this one has no time loop in one kernel");
     return prepare_nothing(program, engine);
+}
+
+static bool compile_ahead(rcvi_engine *const *engines, size_t count, bool (*go_on)(void *user), void *user) {
+    fake.batches++;
+    fake.compiled += count;
+    for (size_t i = 0; i < count; i++) {
+        for (int k = 0; k < fake.kernels; k++) {
+            if (go_on && !go_on(user)) return false;
+        }
+        for (size_t j = 0; j < i; j++) assert_ptr_not_equal(engines[i], engines[j]);
+        assert_non_null(engines[i]->program);
+    }
+    return true;
+}
+
+static rcv_status load(rcvi_engine *engine) {
+    fake.loads++;
+    if (fake.unloaded && strstr(engine->program->options.schedule, fake.unloaded))
+        return rcvi_fail(RCV_UNSUPPORTED, "this one does not fit on the chip");
+    return RCV_OK;
 }
 
 static size_t scratch_of(const rcvi_engine *engine) {
@@ -136,6 +163,8 @@ static const rcvi_memory memory = {.allocate = allocate, .release = give_back, .
 static const rcvi_device device = {.name = "fake",
                                    .describe = describe,
                                    .prepare = prepare,
+                                   .load = load,
+                                   .compile = compile_ahead,
                                    .release = release_nothing,
                                    .scratch_bytes = scratch_of,
                                    .extra_bytes = no_bytes,
@@ -195,8 +224,65 @@ static size_t list(const config *c, bool training, char strings[MOST_PLANS][NAME
     return count;
 }
 
+/* Launches step by step are estimated at many times a persistent kernel. */
+static const config thin = {"lstm", {.input = 32, .hidden = 32, .layers = 2}, 400, 1, false, false, false};
+
 static bool is_choice(const char *plan) { return strstr(plan, "choice=") != NULL; }
 static bool is_vendor(const char *plan) { return !strncmp(plan, "vendor", 6); }
+
+/* ---- plans for which nothing is compiled ---- */
+
+/* The first plan applies, is written and is interpreted, with a graph unless that would be very long. */
+static void check_first_plan(const problem *p, const rcv_plan_options *options) {
+    rcvi_problem described = {.net = p->net, .options = options, .device = &device};
+    rcvi_rungs rungs;
+    rcv_plan *plan = NULL;
+    check_ok(describe(p->context, 0, options->dtype, 1, &described.machine));
+    assert_true(rcvi_schedule_first_rungs(p->net, options, &described.machine, &rungs));
+    assert_true(rungs.interpret && rungs.graph == (options->steps < 2000));
+    check_ok(rcvi_plan_make(&described, &rungs, &plan));
+    for (size_t i = 0; i < plan->program.step_count; i++) {
+        const rcvi_step *step = &plan->program.steps[i];
+        if (step->kind == RCVI_STEP_MAP) assert_int_equal(step->map->product_count, 0);
+        assert_int_not_equal(step->kind, RCVI_STEP_PACK);
+    }
+    rcv_plan_free(plan);
+    described.machine.gpu = false;
+    assert_false(rcvi_schedule_first_rungs(p->net, options, &described.machine, &rungs));
+}
+
+/* Where kernels can be compiled no candidate is interpreted; else all but the vendor's are. Rungs that compile kernels are then not offered,
+ * not even to be refused. */
+static void test_interpreted(void **state) {
+    (void)state;
+    static const config configs[] = {
+        {"lstm", {.input = 32, .hidden = 32, .layers = 2}, 40, 16, false, false, false},
+        {"gru", {.input = 16, .hidden = 32, .layers = 1}, 40, 16, true, true, true},
+        {"lstm_layernorm", {.input = 16, .hidden = 32, .layers = 2, .bidirectional = true}, 20, 4, true, false, true},
+        {"sru", {.input = 32, .hidden = 32, .layers = 3}, 30000, 1, false, false, false},
+    };
+    for (int i = 0; i < 16; i++) {
+        bool training = i % 2, compiles = i / 2 % 2;
+        problem p;
+        alike();
+        fake.no_compiler = compiles ? NULL : "there is no compiler here";
+        rcv_plan *plan = found(&p, &configs[i / 4], RCV_ESTIMATE, training);
+        size_t interpreted = 0, others = 0;
+        for (size_t k = 0; k < rcv_plan_candidate_count(plan); k++) {
+            const rcv_candidate *c = rcv_plan_candidate(plan, k);
+            if (is_vendor(c->schedule)) continue;
+            bool own = strstr(c->schedule, "interpret") != NULL;
+            if (own) assert_int_equal(c->status, RCV_OK);
+            interpreted += own;
+            others += !own;
+        }
+        if (compiles) assert_true(interpreted == 0 && others > 3);
+        if (!compiles) assert_true(interpreted > 3 && others == 0);
+        rcv_plan_options options = options_of(&p, i % 3 ? RCV_FLOAT32 : RCV_BFLOAT16, training, NULL);
+        check_first_plan(&p, &options);
+        done(&p, plan);
+    }
+}
 
 /* ---- which plan is chosen ---- */
 
@@ -502,7 +588,7 @@ static void test_no_memory(void **state) {
     }
     assert_true(least < most);
     done(&p, plan);
-    fake.most = most - 4096; /* a run's tables are the host's */
+    fake.most = (least + most) / 2;
     plan = found(&p, &middle, RCV_EXHAUSTIVE, false);
     size_t refused = 0, timed = 0;
     for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
@@ -546,6 +632,98 @@ static void test_stopped(void **state) {
     }
 }
 
+/* ---- compiling ---- */
+
+static double least_estimate(const rcv_plan *plan) {
+    double least = INFINITY;
+    for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
+        const rcv_candidate *c = rcv_plan_candidate(plan, i);
+        if (!c->status && !is_vendor(c->schedule)) least = fmin(least, c->estimate);
+    }
+    return least;
+}
+
+/* Candidates that may be used; with `near`, those that the model does not rule out. */
+static size_t count_usable(const rcv_plan *plan, bool near) {
+    size_t count = 0;
+    double most = near ? 6 * least_estimate(plan) : INFINITY;
+    for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
+        const rcv_candidate *c = rcv_plan_candidate(plan, i);
+        bool recomputes = strstr(c->schedule, "recompute") != NULL;
+        count += !c->status && (is_vendor(c->schedule) || c->estimate <= most) && !(near && recomputes);
+    }
+    return count;
+}
+
+/* Kernels of all candidates that may be timed are compiled at once, and those of no other. */
+static void test_together(void **state) {
+    (void)state;
+    static const rcv_effort efforts[] = {RCV_ESTIMATE, RCV_MEASURE, RCV_EXHAUSTIVE};
+    for (int e = 0; e < 3; e++) {
+        problem p;
+        alike();
+        fake.persistent = true;
+        rcv_plan *plan = found(&p, &thin, efforts[e], true);
+        size_t near = count_usable(plan, true), all = count_usable(plan, false);
+        assert_true(near > 10 && near < all);
+        assert_int_equal(fake.loads, e == 0 ? 1 : e == 1 ? near : all);
+        assert_int_equal(fake.batches, e > 0);
+        assert_int_equal(fake.compiled, e == 0 ? 0 : fake.loads);
+        done(&p, plan);
+    }
+}
+
+/* Plans that the device refuses when it loads them: each has its sentence, and what only their estimates had ruled out is timed. */
+static void test_unloaded(void **state) {
+    (void)state;
+    static const rcv_effort efforts[] = {RCV_MEASURE, RCV_EXHAUSTIVE};
+    for (int e = 0; e < 2; e++) {
+        problem p;
+        alike();
+        fake.persistent = true;
+        fake.unloaded = "persistent";
+        rcv_plan *plan = found(&p, &thin, efforts[e], true);
+        size_t refused = 0, count = rcv_plan_candidate_count(plan);
+        for (size_t i = 0; i < count; i++) {
+            const rcv_candidate *c = rcv_plan_candidate(plan, i);
+            if (!strstr(c->schedule, "persistent")) continue;
+            assert_int_equal(c->status, RCV_UNSUPPORTED);
+            assert_string_equal(c->reason, "this one does not fit on the chip");
+            assert_true(c->bytes == 0 && c->seconds == 0 && !c->chosen);
+            refused++;
+        }
+        assert_true(refused > 5);
+        size_t usable = count_usable(plan, efforts[e] == RCV_MEASURE);
+        assert_int_equal(fake.loads, refused + usable);
+        assert_int_equal(fake.compiled, fake.loads);
+        assert_int_equal(fake.batches, efforts[e] == RCV_MEASURE ? 2 : 1); /* some were ruled out at first */
+        done(&p, plan);
+    }
+}
+
+/* Compiling is stopped by a no, whichever kernel it comes before: no plan, and nothing is timed or left. */
+static void test_stopped_compiling(void **state) {
+    (void)state;
+    problem p;
+    alike();
+    fake.kernels = 3;
+    rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false);
+    int candidates = (int)rcv_plan_candidate_count(plan), kernels = 3 * (int)fake.compiled;
+    assert_true(kernels > 20);
+    done(&p, plan);
+    open_problem(&p, &middle, 1);
+    size_t live = p.allocator.live;
+    for (int n = 0; n < kernels; n += 1 + n / 4) {
+        fake.allowed = candidates + n;
+        check_fails(search(&p, RCV_MEASURE, false, &plan), RCV_STOPPED, "planning was stopped after 0 trials");
+        assert_null(plan);
+        assert_int_equal(fake.asked, fake.allowed + 1);
+        assert_int_equal(fake.calls, 0);
+        assert_int_equal(p.allocator.live, live);
+    }
+    close_problem(&p);
+}
+
 /* What was timed once is known, and not timed again; a greater effort times it, and is then what is known. */
 static void test_wisdom(void **state) {
     (void)state;
@@ -569,11 +747,12 @@ static void test_wisdom(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fastest),   cmocka_unit_test(test_slower),    cmocka_unit_test(test_close),
-        cmocka_unit_test(test_thrift),    cmocka_unit_test(test_waiting),   cmocka_unit_test(test_late),
-        cmocka_unit_test(test_compiling), cmocka_unit_test(test_long),      cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_order),     cmocka_unit_test(test_slow),      cmocka_unit_test(test_choices),
-        cmocka_unit_test(test_failing),   cmocka_unit_test(test_no_memory), cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_wisdom)};
+        cmocka_unit_test(test_fastest),   cmocka_unit_test(test_slower),     cmocka_unit_test(test_close),
+        cmocka_unit_test(test_thrift),    cmocka_unit_test(test_waiting),    cmocka_unit_test(test_late),
+        cmocka_unit_test(test_compiling), cmocka_unit_test(test_long),       cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_order),     cmocka_unit_test(test_slow),       cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_failing),   cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_together),  cmocka_unit_test(test_unloaded),   cmocka_unit_test(test_stopped_compiling),
+        cmocka_unit_test(test_wisdom),    cmocka_unit_test(test_interpreted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

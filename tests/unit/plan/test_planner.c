@@ -369,7 +369,7 @@ static void test_wisdom(void **state) {
     close_problem(&q);
 }
 
-/* Another cell, size or option of the network, other kernels: another key. */
+/* Another cell, size or option of the network, other kernels, another GPU, driver or library: another key. */
 static void test_keys(void **state) {
     (void)state;
     static const config nets[] = {
@@ -394,15 +394,27 @@ static void test_keys(void **state) {
          false},
         {"lstm_proj", {.input = 4, .hidden = 6, .layers = 1}, 3, 2, false, false, false},
     };
-    enum { NETS = sizeof nets / sizeof *nets };
-    char *keys[NETS + 1];
+    /* The machine of the last ones differs in one member, by the end of a text that may be long. */
+    enum { NETS = sizeof nets / sizeof *nets, KEYS = NETS + 10 };
+    char *keys[KEYS];
     static const rcvi_machine machine = {.threads = 2, .kernels = "portable"};
-    for (int i = 0; i <= NETS; i++) {
+    static const char *const processors[] = {"NVIDIA H200 132 multiprocessors", "NVIDIA H200 66 multiprocessors"};
+    static const char *const libraries[] = {
+        "driver 13.0 580.65.06 runtime 13.0 cuBLASLt 13.0.2 NVRTC 13.0 and a text of more than one hundred characters",
+        "driver 13.0 580.95.05 runtime 13.0 cuBLASLt 13.0.2 NVRTC 13.0 and a text of more than one hundred characters",
+        "driver 13.0 580.65.06 runtime 13.0 cuBLASLt 13.0.2 NVRTC 13.0 and a text of more than one hundred character"};
+    for (int i = 0; i < KEYS; i++) {
         problem p;
         rcvi_machine own = machine;
         if (i == NETS) own.kernels = "other";
+        if (i == NETS + 1) own.vendor = "oneDNN 3.5";
+        if (i == NETS + 2) own.threads = 1;
+        if (i == NETS + 3 || i == NETS + 4) own.processor = processors[i - NETS - 3];
+        if (i >= NETS + 5 && i < NETS + 8) own.libraries = libraries[i - NETS - 5];
         open_problem(&p, &nets[i % NETS], 1);
         rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, NULL);
+        options.signals = i == NETS + 8;
+        options.separate_parameters = i == NETS + 9;
         rcvi_problem described = {.net = p.net, .options = &options, .device = rcvi_devices[0], .machine = own};
         char *key = NULL;
         check_ok(rcvi_problem_key(&described, &key));
@@ -413,7 +425,7 @@ static void test_keys(void **state) {
         close_problem(&p);
         for (int k = 0; k < i; k++) assert_string_not_equal(keys[i], keys[k]);
     }
-    for (int i = 0; i <= NETS; i++) free(keys[i]);
+    for (int i = 0; i < KEYS; i++) free(keys[i]);
 }
 
 /* Wisdom that does not fit the problem (any more) is left alone, and the log says so. */

@@ -72,6 +72,8 @@ static void test_strings(void **state) {
         {"pack+persistent(parts=2)+graph", "pack+persistent(parts=2)+graph"},
         {"pack+persistent(parts=3)+graph", "pack+persistent+graph"},
         {"graph+cluster+pack+persistent(parts=1)", "pack+persistent(parts=1)+cluster+graph"},
+        {"graph+interpret+streams(2)+fuse+merge", "fuse+merge+interpret+streams(2)+graph"},
+        {"interpret", "naive+interpret"},
         {"threads(2,split=rows)+vendor+recompute(every=3)+blas+wavefront+pack+fuse+combine(steps=all)",
          "combine(steps=all)+fuse+pack+wavefront+blas+recompute(every=3)+vendor+threads(2,split=rows)"},
     };
@@ -141,6 +143,8 @@ static void test_refusals(void **state) {
         {"persistent(parts=3", "')' is expected"},
         {"persistent+cluster(16)", "'(16)' behind cluster"},
         {"persistent+clusters", "'cluster'"},
+        {"interpret(1)", "'(1)' behind interpret"},
+        {"interpreted", "'interpret'"},
         {"fuze", "'fuse'"},
         {"wavefornt", "'wavefront'"},
         {"wavefront(", "'(forward)' is expected"},
@@ -197,9 +201,9 @@ static void test_refusals(void **state) {
 }
 
 /* A plan string of every rung, in the order in which rungs are printed. */
-static const char *const every_rung[] = {"naive",      "kernels", "combine", "fuse",      "pack",   "transpose",
-                                         "wavefront",  "scan",    "blas",    "recompute", "vendor", "merge",
-                                         "persistent", "cluster", "streams", "gemm",      "graph",  "threads"};
+static const char *const every_rung[] = {
+    "naive",  "kernels", "combine",    "fuse",    "pack",      "transpose", "wavefront", "scan",  "blas",   "recompute",
+    "vendor", "merge",   "persistent", "cluster", "interpret", "streams",   "gemm",      "graph", "threads"};
 enum { EVERY_RUNG = sizeof every_rung / sizeof *every_rung };
 
 /* The message about an unknown rung lists all rungs. */
@@ -244,6 +248,7 @@ static void test_equality(void **state) {
                                         "naive+persistent",
                                         "naive+persistent(parts=1)",
                                         "naive+cluster",
+                                        "naive+interpret",
                                         "naive+graph",
                                         "naive+threads(2)",
                                         "naive+threads(2,split=rows)"};
@@ -268,6 +273,7 @@ static void test_devices(void **state) {
                  {"merge", "merge is for a GPU; this plan is for the CPU", NULL},
                  {"persistent", "persistent is for a GPU", NULL},
                  {"cluster", "cluster is for a GPU", NULL},
+                 {"interpret", "interpret is for a GPU; this plan is for the CPU", NULL},
                  {"streams(2)", "streams is for a GPU", NULL},
                  {"streams(1)", NULL, NULL},
                  {"gemm(choice=1)", "gemm is for a GPU", NULL},
@@ -288,12 +294,41 @@ static void test_devices(void **state) {
     }
 }
 
+/* interpret takes the rungs that need no kernel of their own, and refuses each of the others by name, naive or not. */
+static void test_interpret(void **state) {
+    (void)state;
+    static const char *const taken[] = {"combine",    "fuse",  "transpose",      "wavefront",  "recompute(every=2)",
+                                        "streams(2)", "graph", "gemm(choice=1)", "fuse+merge", "combine(steps=2)"};
+    static const char *const refused[] = {"pack", "scan", "combine+fuse+pack+persistent", "pack+merge+fuse",
+                                          "combine+scan"};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        rcvi_rungs rungs;
+        char plan[64];
+        snprintf(plan, sizeof plan, "interpret+%s", taken[i]);
+        check_ok(rcvi_rungs_read(plan, &rungs));
+        check_ok(rcvi_rungs_check_combination(&rungs));
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        rcvi_rungs rungs;
+        char plan[64];
+        snprintf(plan, sizeof plan, "%s+interpret", refused[i]);
+        check_ok(rcvi_rungs_read(plan, &rungs));
+        check_fails(rcvi_rungs_check_combination(&rungs), RCV_UNSUPPORTED, "interpret compiles no kernels");
+    }
+    const rcvi_machine machine = {.gpu = true, .threads = 1};
+    const rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = 3, .batch = 2);
+    rcvi_rungs rungs;
+    check_ok(rcvi_rungs_read("interpret+persistent", &rungs));
+    assert_true(rcvi_schedule_for(&rungs) == &rcvi_schedule_naive);
+    check_fails(rcvi_schedule_naive.applies(NULL, &options, &rungs, &machine), RCV_UNSUPPORTED, "persistent");
+}
+
 /* Every rung but those that the library takes is refused beside vendor, by its name. */
 static void test_vendor_alone(void **state) {
     (void)state;
     static const char *const others[] = {
-        "combine", "fuse",       "pack",    "transpose",  "wavefront",     "scan", "blas", "recompute(every=2)",
-        "merge",   "persistent", "cluster", "streams(2)", "gemm(choice=1)"};
+        "combine", "fuse",       "pack",    "transpose",  "wavefront",      "scan",     "blas", "recompute(every=2)",
+        "merge",   "persistent", "cluster", "streams(2)", "gemm(choice=1)", "interpret"};
     for (int gpu = 0; gpu < 2; gpu++) {
         const rcvi_machine machine = {.gpu = gpu, .vendor = "a library", .threads = 2};
         const rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = 3, .batch = 2, .dtype = RCV_FLOAT64);
@@ -346,10 +381,10 @@ static void test_no_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_strings),    cmocka_unit_test(test_one_thread),
-                                       cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_long),       cmocka_unit_test(test_no_memory),
-                                       cmocka_unit_test(test_list),       cmocka_unit_test(test_equality),
-                                       cmocka_unit_test(test_devices),    cmocka_unit_test(test_vendor_alone)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strings),      cmocka_unit_test(test_one_thread), cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_long),       cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_list),         cmocka_unit_test(test_equality),   cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_vendor_alone), cmocka_unit_test(test_interpret)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

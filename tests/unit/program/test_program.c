@@ -269,7 +269,7 @@ static void test_narrow(void **state) {
         {{.kind = RCVI_STEP_COPY}, {true, true, true}, {false, false, true}},
         {{.kind = RCVI_STEP_REDUCE, .reduce = {true}}, {true, true, false}, {true, true, false}},
         {{.kind = RCVI_STEP_REDUCE, .reduce = {false}}, {true, true, false}, {false, true, false}},
-        {{.kind = RCVI_STEP_PACK}, {false, true, false}, {false, true, false}},
+        {{.kind = RCVI_STEP_PACK}, {true, true, false}, {true, true, false}}, /* which rounds, as products do */
         {{.kind = RCVI_STEP_MAP, .map = &sum}, {true, true, true}, {false, false, true}},
         {{.kind = RCVI_STEP_MAP, .map = &multiply}, {true, false, true}, {true, false, true}},
     };
@@ -397,7 +397,7 @@ static void run_step(rcvi_step *step, size_t buffer_count, void *const *buffers,
     check_ok(rcvi_device_cpu.open(engine, &worker));
     void *scratch = aligned_alloc(128, rcvi_device_cpu.scratch_bytes(engine) + 128);
     assert_non_null(scratch);
-    check_ok(rcvi_device_cpu.run(worker, 0, 1, &(rcvi_binding){.buffers = buffers}, scratch));
+    check_ok(rcvi_device_cpu.run(worker, 0, 1, &(rcvi_binding){.program = &program, .buffers = buffers}, scratch));
     free(scratch);
     rcvi_device_cpu.close(worker);
     rcvi_device_cpu.release(engine);

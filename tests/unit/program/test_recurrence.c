@@ -357,7 +357,9 @@ static void check_cell(const char *cell, int options) {
 /* All loops of these are recurrences with one state, in which it is affine. */
 static void scans(void **state) {
     (void)state;
-    static const char *const cells[] = {"gilr_lstm", "sru", "qrnn_f", "qrnn_fo_w2", "qrnn_ifo", "mingru", "minlstm"};
+    static const char *const cells[] = {
+        "gilr_lstm", "sru",    "qrnn_f",  "qrnn_fo_w2",
+        "qrnn_ifo",  "mingru", "minlstm", RCV_SOURCE_DIR "/tests/support/cells/lru.cell"};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         for (int options = 0; options < 16; options++) {
             if (!sample_takes(16 * i + (size_t)options)) continue;

@@ -178,6 +178,41 @@ static void test_refusals(void **unused) {
 
 /* ---- evaluation ---- */
 
+/* The likeliest token after all tokens so far, of rcv_learner_predict: words of the prompt count, not the last one alone. */
+static void test_prompt(void **unused) {
+    (void)unused;
+    enum { COUNT = 25 };
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, "batch=2 length=5 hidden=24 init=1 dtype=float64", "", data, NULL);
+    const rcv_vocabulary *words = rcv_learner_vocabulary(t->learner);
+    int64_t tokens[4 + COUNT];
+    static const char *const begin[4] = {"<eos>", "the", "cat", "the"};
+    double logits[64];
+    char want[1024] = "";
+    collector c;
+    for (int i = 0; i < 4; i++) tokens[i] = rcv_vocabulary_find(words, begin[i], strlen(begin[i]));
+    assert_true(rcv_vocabulary_size(words) <= 64);
+    for (int i = 4; i < 4 + COUNT; i++) {
+        check_ok(rcv_learner_predict(t->learner, &RCV_INIT(rcv_prediction, .steps = i, .batch = 1, .tokens = tokens,
+                                                           .last = true, .out = logits)));
+        tokens[i] = 0;
+        for (int64_t w = 1; w < rcv_vocabulary_size(words); w++)
+            tokens[i] = logits[w] > logits[tokens[i]] ? w : tokens[i];
+        size_t length = 0;
+        const char *word = rcv_vocabulary_token(words, tokens[i], &length);
+        bool ends = tokens[i] == tokens[0];
+        if (!ends && tokens[i - 1] != tokens[0]) strcat(want, " ");
+        strncat(want, ends ? "\n" : word, ends ? 1 : length);
+    }
+    generate(t->learner, RCV_INIT(rcv_generation, .prompt = "the cat the", .count = COUNT), &c);
+    assert_string_equal(c.text, want);
+    generate(t->learner, RCV_INIT(rcv_generation, .prompt = "the", .count = COUNT), &c);
+    assert_string_not_equal(c.text, want);
+    end(&s, t);
+}
+
 /* However the text is cut into windows, and lines into batches. */
 static void test_evaluation(void **unused) {
     (void)unused;
@@ -269,9 +304,9 @@ static void test_files(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),    cmocka_unit_test(test_choices),    cmocka_unit_test(test_frequencies),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_evaluation), cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_words),       cmocka_unit_test(test_choices),  cmocka_unit_test(test_prompt),
+        cmocka_unit_test(test_frequencies), cmocka_unit_test(test_refusals), cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_classes),     cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

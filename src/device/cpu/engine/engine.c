@@ -12,6 +12,13 @@ static rcvi_kernel_type type_of(rcv_dtype dtype) {
     return dtype == RCV_FLOAT64 ? RCVI_KERNEL_DOUBLE : dtype == RCV_BFLOAT16 ? RCVI_KERNEL_BFLOAT16 : RCVI_KERNEL_FLOAT;
 }
 
+/* Of packing bfloat16: the weights of a panel as floats. */
+static size_t pack_scratch(const rcvi_engine *engine, const rcvi_step *step) {
+    int64_t depth = step->pack.transposed ? step->rows : step->columns;
+    if (!rcvi_view_is_narrow(engine, &step->a)) return 0;
+    return (size_t)(engine->kernels->products[engine->type].panel * depth) * sizeof(float);
+}
+
 static rcv_status prepare_steps(rcvi_engine *engine) {
     const rcvi_program *program = engine->program;
     for (size_t i = 0; i < program->step_count; i++) {
@@ -28,14 +35,14 @@ static rcv_status prepare_steps(rcvi_engine *engine) {
             return rcvi_fail(RCV_UNSUPPORTED, "threads do not share products that start from a row: plan for one");
         if (step->kind == RCVI_STEP_GEMM && !engine->is_reference) scratch = rcvi_gemm_scratch(engine, step);
         if (rcvi_step_sums_rows(step) && !engine->is_reference) scratch = REDUCE_BYTES;
+        if (step->kind == RCVI_STEP_PACK) scratch = pack_scratch(engine, step);
         if (scratch > engine->scratch) engine->scratch = scratch;
     }
     engine->scratch = (engine->scratch + 127) / 128 * 128;
     return RCV_OK;
 }
 
-/* True if the distant buffers (written now, read much later) exceed half of the shared cache. */
-static bool distant_buffers_exceed_cache(const rcvi_program *program) {
+bool rcvi_distant_buffers_exceed_cache(const rcvi_program *program) {
     int64_t bytes = 0;
     for (size_t i = 0; i < program->buffer_count; i++) {
         const rcvi_buffer *buffer = &program->buffers[i];
@@ -54,7 +61,7 @@ rcv_status rcvi_engine_new(const rcvi_program *program, const rcvi_kernels *kern
                             .type = type_of(program->options.dtype),
                             .members = (int)program->rungs.threads};
     engine->is_reference = rcvi_rungs_are_naive(&program->rungs);
-    engine->streams = distant_buffers_exceed_cache(program);
+    engine->streams = rcvi_distant_buffers_exceed_cache(program);
     rcvi_pool_init(&engine->pool, context);
     engine->prepared = rcvi_pool_new(&engine->pool, program->step_count, sizeof *engine->prepared);
     rcv_status status = engine->prepared ? prepare_steps(engine) : RCV_NO_MEMORY;
@@ -134,6 +141,24 @@ void rcvi_run_gemm(const rcvi_step_call *call) {
     }
 }
 
+/* A panel of weights that are stored in bfloat16: widened in the scratch, then packed as floats are. */
+static void pack_narrow_panel(const rcvi_step_call *call, int64_t columns, int64_t depth, int64_t panel) {
+    const rcvi_step *step = call->step;
+    const rcvi_kernels *all = call->engine->kernels;
+    const rcvi_product_kernels *kernels = &all->products[call->engine->type];
+    bool transposed = step->pack.transposed;
+    int64_t first = panel * kernels->panel, left = columns - first, group = kernels->group;
+    int64_t width = left < kernels->panel ? left : kernels->panel;
+    int64_t rows = transposed ? depth : width, length = transposed ? width : depth;
+    const uint16_t *from = rcvi_locate_view(call, &step->a);
+    float *wide = (float *)(void *)call->scratch;
+    from += transposed ? first : first * step->a.row;
+    for (int64_t r = 0; r < rows; r++) all->widen(length, from + r * step->a.row, wide + r * length);
+    uint16_t *to = rcvi_locate_view(call, &step->out);
+    to += first * ((depth + group - 1) / group * group);
+    kernels->pack(width, depth, wide, transposed ? length : 1, transposed ? 1 : length, 0, 1, to);
+}
+
 void rcvi_run_pack(const rcvi_step_call *call) {
     const rcvi_step *step = call->step;
     const rcvi_product_kernels *kernels = &call->engine->kernels->products[call->engine->type];
@@ -141,9 +166,13 @@ void rcvi_run_pack(const rcvi_step_call *call) {
     /* b = W^T for W x, b = W for W^T x */
     int64_t columns = transposed ? step->columns : step->rows, depth = transposed ? step->rows : step->columns;
     int64_t panels = (columns + kernels->panel - 1) / kernels->panel;
+    int64_t first = panels * call->member / call->members, end = panels * (call->member + 1) / call->members;
+    if (rcvi_view_is_narrow(call->engine, &step->a)) {
+        for (int64_t panel = first; panel < end; panel++) pack_narrow_panel(call, columns, depth, panel);
+        return;
+    }
     kernels->pack(columns, depth, rcvi_locate_view(call, &step->a), transposed ? step->a.row : 1,
-                  transposed ? 1 : step->a.row, panels * call->member / call->members,
-                  panels * (call->member + 1) / call->members, rcvi_locate_view(call, &step->out));
+                  transposed ? 1 : step->a.row, first, end, rcvi_locate_view(call, &step->out));
 }
 
 /* ---- sums over rows ---- */

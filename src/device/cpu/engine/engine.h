@@ -65,7 +65,8 @@ typedef struct {
     rcvi_partition partition;
     int group_end;   /* index of the first step after the group */
     bool is_private; /* each member runs its own rows or columns, no barrier; for a loop: this holds for its body */
-    double cost;     /* of one row or column, in multiply-adds */
+    bool by_rows_or_columns; /* by rows where there are enough of them for all members, else by columns */
+    double cost;             /* of one element, in multiply-adds */
     rcvi_compiled_map *compiled;
 } rcvi_prepared_step;
 
@@ -80,8 +81,11 @@ struct rcvi_engine {
     bool has_vendor;
     size_t vendor_bytes;
     bool is_reference; /* the naive schedule: products and maps run by step_real.h, not by kernels */
-    bool streams;      /* distant buffers are written with non-temporal stores: they exceed the caches */
+    bool streams;      /* in the largest calls distant buffers exceed the caches */
 };
+
+/* True if the distant buffers (written now, read much later) exceed half of the shared cache. */
+bool rcvi_distant_buffers_exceed_cache(const rcvi_program *program);
 
 rcv_status rcvi_engine_new(const rcvi_program *program, const rcvi_kernels *kernels, rcvi_engine **engine);
 void rcvi_engine_free(rcvi_engine *engine);
@@ -104,6 +108,7 @@ typedef struct {
     int64_t row, row_end;       /* the member computes rows row .. row_end - 1 */
     int64_t column, column_end; /* and columns column .. column_end - 1 */
     int member, members;
+    bool streams;  /* distant buffers are written with non-temporal stores */
     char *scratch; /* the member's, engine->scratch bytes */
 } rcvi_step_call;
 
@@ -113,6 +118,21 @@ bool rcvi_step_sums_rows(const rcvi_step *step);
 /* True if the view shows activations that are stored in bfloat16. */
 static inline bool rcvi_view_is_narrow(const rcvi_engine *engine, const rcvi_view *view) {
     return engine->type == RCVI_KERNEL_BFLOAT16 && engine->program->buffers[view->buffer].element == RCVI_ACTIVATION;
+}
+/* Element types of arrays of numbers, as portable code reads and writes them. */
+typedef enum { RCVI_NUMBER_FLOAT, RCVI_NUMBER_DOUBLE, RCVI_NUMBER_FLOAT16, RCVI_NUMBER_BFLOAT16 } rcvi_number_type;
+static const size_t rcvi_number_bytes[] = {4, 8, 2, 2};
+
+static inline rcvi_number_type rcvi_view_type(const rcvi_engine *engine, const rcvi_view *view) {
+    switch (engine->program->buffers[view->buffer].element) {
+    case RCVI_AS_FLOAT32: return RCVI_NUMBER_FLOAT;
+    case RCVI_AS_FLOAT64: return RCVI_NUMBER_DOUBLE;
+    case RCVI_AS_FLOAT16: return RCVI_NUMBER_FLOAT16;
+    case RCVI_AS_BFLOAT16: return RCVI_NUMBER_BFLOAT16;
+    default:
+        if (rcvi_view_is_narrow(engine, view)) return RCVI_NUMBER_BFLOAT16;
+        return engine->type == RCVI_KERNEL_DOUBLE ? RCVI_NUMBER_DOUBLE : RCVI_NUMBER_FLOAT;
+    }
 }
 /* Bytes of an element of a view's buffer. */
 static inline int64_t rcvi_view_bytes(const rcvi_engine *engine, const rcvi_view *view) {

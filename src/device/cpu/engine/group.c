@@ -98,19 +98,32 @@ static rcvi_partition choose_partition(const rcvi_engine *engine, const rcvi_ste
     case RCVI_STEP_REDUCE: return step->reduce.over_rows ? RCVI_PARTITION_COLUMNS : RCVI_PARTITION_ROWS;
     case RCVI_STEP_MAP:
         if (engine->is_reference) return RCVI_PARTITION_ROWS;
-        if (step->map->product_count && step->columns >= grain * engine->members) return RCVI_PARTITION_COLUMNS;
-        return step->rows >= engine->members ? RCVI_PARTITION_ROWS : RCVI_PARTITION_COLUMNS;
+        return step->map->product_count && step->columns >= grain * engine->members ? RCVI_PARTITION_COLUMNS
+                                                                                    : RCVI_PARTITION_ROWS;
     case RCVI_STEP_COPY:
     case RCVI_STEP_FILL:
-    case RCVI_STEP_SELECT: return step->rows >= engine->members ? RCVI_PARTITION_ROWS : RCVI_PARTITION_COLUMNS;
+    case RCVI_STEP_SELECT: return RCVI_PARTITION_ROWS;
     case RCVI_STEP_DROPOUT: return RCVI_PARTITION_ROWS;
     default: return RCVI_PARTITION_NONE;
     }
 }
 
-/* Work of one row or column of a step, in multiply-adds: an instruction counts as 8, a load and store as 4. */
-static double cost_of(const rcvi_step *step, rcvi_partition partition) {
-    double across = (double)(partition == RCVI_PARTITION_ROWS ? step->columns : step->rows), each = 4;
+/* Can it be divided either way? The kernels are the same; so are the results. */
+static bool is_by_rows_or_columns(const rcvi_engine *engine, const rcvi_step *step) {
+    int64_t grain = engine->kernels->products[engine->type].grain;
+    switch (step->kind) {
+    case RCVI_STEP_MAP:
+        return !engine->is_reference && !(step->map->product_count && step->columns >= grain * engine->members);
+    case RCVI_STEP_COPY:
+    case RCVI_STEP_FILL:
+    case RCVI_STEP_SELECT: return true;
+    default: return false;
+    }
+}
+
+/* Work of one element of a step, in multiply-adds: an instruction counts as 8, a load and store as 4. */
+static double cost_of(const rcvi_step *step) {
+    double each = 4;
     if (step->kind == RCVI_STEP_MAP) {
         each += 8.0 * step->map->instruction_count;
         for (int p = 0; p < step->map->product_count; p++) {
@@ -118,7 +131,7 @@ static double cost_of(const rcvi_step *step, rcvi_partition partition) {
                 each += (double)step->map->products[p].terms[t].depth;
         }
     }
-    return across * each;
+    return each;
 }
 
 /* Groups have only steps that are divided by their cost: rows or columns, not matmuls or steps of one member. */
@@ -146,8 +159,8 @@ void rcvi_engine_group(rcvi_engine *engine) {
     for (size_t i = 0; i < program->step_count; i++) {
         rcvi_prepared_step *prepared = &engine->prepared[i];
         prepared->partition = choose_partition(engine, &program->steps[i]);
-        prepared->cost =
-            program->steps[i].kind == RCVI_STEP_LOOP ? 0 : cost_of(&program->steps[i], prepared->partition);
+        prepared->by_rows_or_columns = is_by_rows_or_columns(engine, &program->steps[i]);
+        prepared->cost = program->steps[i].kind == RCVI_STEP_LOOP ? 0 : cost_of(&program->steps[i]);
     }
     for (size_t i = 0; i < program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];

@@ -143,7 +143,7 @@ static void store_narrow(const rcvi_map_call *m, bool distant, int64_t n, const 
 static void scatter(const rcvi_map_call *m, int v, int64_t row, int64_t rows, int64_t column, int64_t columns,
                     const char *from) {
     const rcvi_view *view = &m->map->operands[v];
-    bool distant = m->call->engine->streams && m->call->engine->program->buffers[view->buffer].distant;
+    bool distant = m->call->streams && m->call->engine->program->buffers[view->buffer].distant;
     if (is_contiguous(view, rows, columns)) {
         columns *= rows;
         rows = 1;

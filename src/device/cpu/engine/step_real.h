@@ -3,32 +3,96 @@
 #include "base/random.h"
 #include "device/cpu/engine/engine.h"
 #include "device/cpu/gemm/gemm.h"
-#include "device/cpu/kernels/bfloat16.h"
+#include "device/cpu/kernels/float16.h"
 
 #include <math.h>
 #include <string.h>
 
 static REAL *real(const rcvi_step_call *c, const rcvi_view *view) { return rcvi_locate_view(c, view); }
 
-/* An array of REAL, or of activations in bfloat16 (narrow); base is NULL where the caller left it out. */
+/* An array of REAL (its type is that of REAL), or of another type: activations, or an array that the caller declared so. base is NULL where
+ * the caller left it out. */
 typedef struct {
     char *base;
-    bool narrow;
+    rcvi_number_type type;
 } array;
+
+static const rcvi_number_type own_type = sizeof(REAL) == sizeof(double) ? RCVI_NUMBER_DOUBLE : RCVI_NUMBER_FLOAT;
 
 static array locate(const rcvi_step_call *c, const rcvi_view *view) {
     char *base = rcvi_locate_view(c, view);
-    return (array){base, base && rcvi_view_is_narrow(c->engine, view)};
+    return (array){base, base ? rcvi_view_type(c->engine, view) : own_type};
 }
+
+/* Where row r of a view lies, in elements. */
+static int64_t row_start(const rcvi_step_call *c, const rcvi_view *view, int64_t r) {
+    if (!c->engine->program->buffers[view->buffer].is_batch_major) return r * view->row;
+    const rcvi_sizes *sizes = &c->binding->program->sizes;
+    return (r % sizes->batch * sizes->steps + r / sizes->batch) * view->row;
+}
+
+/* `n` elements from element i on, as REAL. */
+static void load_many(array from, int64_t i, int64_t n, REAL *restrict to) {
+    const uint16_t *half = (const uint16_t *)(void *)from.base + i;
+    const float *single = (const float *)(void *)from.base + i;
+    const double *wide = (const double *)(void *)from.base + i;
+    switch (from.type) {
+    case RCVI_NUMBER_FLOAT:
+        for (int64_t k = 0; k < n; k++) to[k] = (REAL)single[k];
+        break;
+    case RCVI_NUMBER_DOUBLE:
+        for (int64_t k = 0; k < n; k++) to[k] = (REAL)wide[k];
+        break;
+    case RCVI_NUMBER_BFLOAT16:
+        for (int64_t k = 0; k < n; k++) to[k] = (REAL)float_of_bits((uint32_t)half[k] << 16);
+        break;
+    case RCVI_NUMBER_FLOAT16:
+        for (int64_t k = 0; k < n; k++) to[k] = (REAL)widen_float16(half[k]);
+        break;
+    }
+}
+
+/* A double that is to be rounded to 16 bits, as a float: where it has more bits than a float, cut off, with the last bit set. Then the
+ * second rounding is that of the double. */
+static inline float float_to_round(REAL value) {
+    float single = (float)value;
+    uint32_t bits = bits_of_float(single);
+    bool exact = (REAL)single == value || (bits & 0x7fffffff) >= 0x7f800000;
+    if (sizeof(REAL) == sizeof(float) || exact || (bits & 1)) return single;
+    return float_of_bits(MATH(fabs)((REAL)single) < MATH(fabs)(value) ? bits + 1 : bits - 1);
+}
+
+static void store_many(array to, int64_t i, int64_t n, const REAL *restrict from) {
+    uint16_t *half = (uint16_t *)(void *)to.base + i;
+    float *single = (float *)(void *)to.base + i;
+    double *wide = (double *)(void *)to.base + i;
+    switch (to.type) {
+    case RCVI_NUMBER_FLOAT:
+        for (int64_t k = 0; k < n; k++) single[k] = (float)from[k];
+        break;
+    case RCVI_NUMBER_DOUBLE:
+        for (int64_t k = 0; k < n; k++) wide[k] = (double)from[k];
+        break;
+    case RCVI_NUMBER_BFLOAT16:
+        for (int64_t k = 0; k < n; k++) half[k] = round_bfloat16(float_to_round(from[k]));
+        break;
+    case RCVI_NUMBER_FLOAT16:
+        for (int64_t k = 0; k < n; k++) half[k] = round_float16(float_to_round(from[k]));
+        break;
+    }
+}
+
 static inline REAL load(array from, int64_t i) {
-    if (from.narrow) return (REAL)float_of_bits((uint32_t)((const uint16_t *)(void *)from.base)[i] << 16);
-    return ((const REAL *)(void *)from.base)[i];
+    REAL value = 0;
+    if (from.type == own_type) return ((const REAL *)(void *)from.base)[i];
+    load_many(from, i, 1, &value);
+    return value;
 }
 static inline void store(array to, int64_t i, REAL value) {
-    if (to.narrow)
-        ((uint16_t *)(void *)to.base)[i] = round_bfloat16((float)value);
-    else
+    if (to.type == own_type)
         ((REAL *)(void *)to.base)[i] = value;
+    else
+        store_many(to, i, 1, &value);
 }
 
 /* ---- maps ---- */
@@ -179,25 +243,54 @@ static void run_reduce(const rcvi_step_call *c, REAL *out) {
 /* Copies the member's columns of row r of `view`, which begins at `from` (zeros where that is absent), to row r of `out`.
  * The two rows may be the same memory. */
 static void copy_row(const rcvi_step_call *c, array out, int64_t r, array from, const rcvi_view *view) {
-    int64_t first = c->column, end = c->column_end, to = r * c->step->out.row, start = r * view->row;
-    if (from.base && view->column && from.narrow == out.narrow) {
-        size_t size = out.narrow ? sizeof(uint16_t) : sizeof(REAL);
+    int64_t first = c->column, end = c->column_end, to = row_start(c, &c->step->out, r);
+    int64_t start = from.base ? row_start(c, view, r) : 0;
+    if (from.base && view->column && from.type == out.type) {
+        size_t size = rcvi_number_bytes[out.type];
         memmove(out.base + (size_t)(to + first) * size, from.base + (size_t)(start + first) * size,
                 (size_t)(end - first) * size);
         return;
     }
-    for (int64_t i = first; i < end; i++) store(out, to + i, from.base ? load(from, start + i * view->column) : 0);
+    REAL block[BLOCK] = {0}, value = from.base && !view->column ? load(from, start) : 0;
+    for (int64_t i = 0; i < BLOCK && (!from.base || !view->column); i++) block[i] = value;
+    for (int64_t i = first; i < end; i += BLOCK) {
+        int64_t n = end - i < BLOCK ? end - i : BLOCK;
+        if (from.base && view->column) load_many(from, start + i, n, block);
+        store_many(out, to + i, n, block);
+    }
+}
+
+/* Adds the member's columns of a row, in the wider of the two types. */
+static void add_row(const rcvi_step_call *c, array out, int64_t r, array from) {
+    int64_t to = r * c->step->out.row, start = r * c->step->a.row;
+    for (int64_t i = c->column; i < c->column_end; i += BLOCK) {
+        int64_t n = c->column_end - i < BLOCK ? c->column_end - i : BLOCK;
+        REAL there[BLOCK], block[BLOCK];
+        load_many(from, start + i, n, block);
+        if (out.type == RCVI_NUMBER_DOUBLE) {
+            double *wide = (double *)(void *)out.base + to + i;
+            for (int64_t k = 0; k < n; k++) wide[k] += (double)block[k];
+            continue;
+        }
+        load_many(out, to + i, n, there);
+        for (int64_t k = 0; k < n; k++) there[k] += block[k];
+        store_many(out, to + i, n, there);
+    }
 }
 
 static void run_copy(const rcvi_step_call *c, array out) {
     array a = locate(c, &c->step->a);
+    if (c->step->accumulate && !c->binding->overwrite) {
+        for (int64_t r = c->row; r < c->row_end; r++) add_row(c, out, r, a);
+        return;
+    }
     for (int64_t r = c->row; r < c->row_end; r++) copy_row(c, out, r, a, &c->step->a);
 }
 
 static void run_fill(const rcvi_step_call *c, array out) {
     for (int64_t r = c->row; r < c->row_end; r++) {
         for (int64_t i = c->column; i < c->column_end; i++)
-            store(out, r * c->step->out.row + i, (REAL)c->step->fill.number);
+            store(out, r * c->step->out.row + i, (REAL)c->step->fill.number); /* never batch-major */
     }
 }
 
@@ -218,14 +311,15 @@ static void run_dropout(const rcvi_step_call *c, array out) {
     array a = locate(c, &s->a);
     double keep = 1 - s->dropout.probability;
     uint64_t seed = c->binding->seed + s->dropout.salt * UINT64_C(0x9e3779b97f4a7c15);
-    int64_t period = s->dropout.period, batch = c->engine->program->options.batch;
+    int64_t period = s->dropout.period, batch = c->binding->program->sizes.batch;
     const rcvi_shard *shard = &c->binding->shard;
     for (int64_t r = c->row; r < c->row_end; r++) {
         int64_t first = (period ? shard->first + r % period : rcvi_shard_row(shard, batch, r)) * s->columns;
         for (int64_t i = 0; i < s->columns; i++) {
             bool kept = rcvi_hash_uniform(seed, (uint64_t)(first + i)) < keep;
-            REAL value = a.base ? (REAL)(load(a, r * s->a.row + i) / keep) : 1;
-            store(out, r * s->out.row + i, kept ? value : 0);
+            REAL value = kept ? 1 : 0; /* nothing is divided where keep is 0 */
+            if (kept && a.base) value = (REAL)(load(a, r * s->a.row + i) / keep);
+            store(out, r * s->out.row + i, value);
         }
     }
 }
@@ -236,10 +330,12 @@ static void run_mask(const rcvi_step_call *c) {
     bool boundary = s->kind == RCVI_STEP_BOUNDARY;
     const uint8_t *resets = boundary ? rcvi_locate_view(c, &s->a) : NULL;
     const int64_t *lengths = rcvi_locate_view(c, boundary ? &s->b : &s->a);
+    bool batch_major = c->engine->program->buffers[s->a.buffer].is_batch_major;
     for (int64_t t = 0; t < s->rows; t++) {
         for (int64_t b = 0; b < s->columns; b++) {
             bool active = !lengths || t < lengths[b];
-            out[t * s->columns + b] = active && (!boundary || resets[t * s->columns + b]);
+            int64_t at = batch_major ? b * s->rows + t : t * s->columns + b;
+            out[t * s->columns + b] = active && (!boundary || resets[at]);
         }
     }
     if (boundary) memset(out + s->rows * s->columns, 0, (size_t)s->columns);

@@ -45,6 +45,7 @@ void rcvi_matmul_packed_share(const rcvi_kernels *kernels, const rcvi_matmul *ma
  * restores. One thread calls both, before the shares start and after they end. */
 bool rcvi_matmul_blas_fits(const rcvi_matmul *matmul);
 void rcvi_matmul_blas_share(const rcvi_matmul *matmul, const void *a, const void *b, void *c, int member, int members);
+const char *rcvi_blas_name(void); /* with its version and the processor that it chose its kernels for */
 int rcvi_blas_begin(void);
 void rcvi_blas_end(int before);
 

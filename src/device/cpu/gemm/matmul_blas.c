@@ -3,14 +3,28 @@
 
 #include <cblas.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #ifndef OPENBLAS_VERSION /* another library's cblas.h, which does not declare these */
 void openblas_set_num_threads(int threads);
 int openblas_get_num_threads(void);
+char *openblas_get_config(void);
 #endif
 
 enum { GRAIN = 16, MAX_EXTENT = INT_MAX / 2 }; /* OpenBLAS has int extents */
+
+/* Written once: OpenBLAS writes its text anew at every call, into memory that all threads share. */
+static char blas_name[256];
+
+static void copy_blas_name(void) { snprintf(blas_name, sizeof blas_name, "%s", openblas_get_config()); }
+
+const char *rcvi_blas_name(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, copy_blas_name);
+    return blas_name;
+}
 
 int rcvi_blas_begin(void) {
     int before = openblas_get_num_threads();

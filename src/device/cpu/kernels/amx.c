@@ -3,7 +3,8 @@
  *
  * Four tiles (0 to 3) accumulate: two blocks of rows times two strips, or one block of rows times four strips. Tiles 4 and 5 hold
  * a, tiles 6 and 7 hold b. Accumulators start with the values of `start`. */
-#if defined(__AMX_BF16__) && defined(__AMX_TILE__)
+/* clang before version 17 names what it compiles for in another way than GCC */
+#if (defined(__AMX_BF16__) && defined(__AMX_TILE__)) || (defined(__AMXBF16__) && defined(__AMXTILE__))
 #include "device/cpu/kernels/kernels.h"
 
 #include <string.h>

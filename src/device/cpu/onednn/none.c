@@ -11,7 +11,8 @@ rcv_status rcvi_vendor_bytes(const rcvi_program *program, size_t *bytes) {
     return refuse();
 }
 
-rcv_status rcvi_vendor_new(const rcvi_program *program, rcvi_vendor **vendor) {
+rcv_status rcvi_vendor_new(const rcvi_program *program, rcvi_sizes sizes, rcvi_vendor **vendor) {
+    (void)sizes;
     (void)program;
     *vendor = NULL;
     return refuse();

@@ -328,6 +328,23 @@ static rcvi_onednn_cell cell_of(const rcv_net *net) {
     return sigmoid ? RCVI_ONEDNN_GRU : relu ? RCVI_ONEDNN_RELU : RCVI_ONEDNN_TANH;
 }
 
+/* False without memory. */
+static bool find_tensors(rcvi_vendor *vendor) {
+    const rcvi_program *program = vendor->program;
+    if (!program->options.separate_parameters) return true;
+    for (int g = 0; g < 2; g++) {
+        vendor->tensors[g] = rcvi_new(vendor->context, program->net->parameter_count, sizeof(int));
+        if (!vendor->tensors[g]) return false;
+        for (size_t i = 0; i < program->net->parameter_count; i++) vendor->tensors[g][i] = RCVI_NONE;
+    }
+    for (size_t i = 0; i < program->external_count; i++) {
+        const rcvi_buffer *buffer = &program->buffers[program->externals[i]];
+        if (buffer->role == RCVI_PARAMETERS) vendor->tensors[0][buffer->index] = program->externals[i];
+        if (buffer->role == RCVI_DPARAMETERS) vendor->tensors[1][buffer->index] = program->externals[i];
+    }
+    return true;
+}
+
 static void find_buffers(rcvi_vendor *vendor) {
     for (int role = 0; role < RCVI_ROLE_COUNT; role++)
         for (int state = 0; state < 2; state++) vendor->buffers[role][state] = RCVI_NONE;
@@ -393,7 +410,7 @@ rcv_status rcvi_onednn_call(rcvi_vendor *vendor, void (*work)(void *user), void 
 }
 
 /* Creates everything but the memory. Primitives are specialised for the number of threads at their creation. */
-static rcv_status prepare(const rcvi_program *program, rcvi_vendor **out) {
+static rcv_status prepare(const rcvi_program *program, rcvi_sizes sizes, rcvi_vendor **out) {
     const rcv_net *net = program->net;
     *out = NULL;
     rcvi_vendor *vendor = rcvi_new(net->context, 1, sizeof *vendor);
@@ -402,9 +419,11 @@ static rcv_status prepare(const rcvi_program *program, rcvi_vendor **out) {
     vendor->program = program;
     vendor->context = net->context;
     vendor->kind.cell = cell;
-    vendor->kind.direction = net->directions == 2 ? dnnl_bidirectional_concat : dnnl_unidirectional_left2right;
-    vendor->steps = program->options.steps;
-    vendor->batch = program->options.batch;
+    vendor->kind.direction = net->directions == 2   ? dnnl_bidirectional_concat
+                             : net->options.reverse ? dnnl_unidirectional_right2left
+                                                    : dnnl_unidirectional_left2right;
+    vendor->steps = sizes.steps;
+    vendor->batch = sizes.batch;
     vendor->hidden = net->options.hidden;
     vendor->directions = net->directions;
     vendor->gates = cells[cell].gates;
@@ -414,7 +433,7 @@ static rcv_status prepare(const rcvi_program *program, rcvi_vendor **out) {
     find_buffers(vendor);
     find_openmp_functions(vendor);
     building made = {.vendor = vendor};
-    rcv_status status = check_memory(vendor);
+    rcv_status status = find_tensors(vendor) ? check_memory(vendor) : RCV_NO_MEMORY;
     if (!status) status = rcvi_onednn_call(vendor, build_all, &made);
     if (!status) status = made.status;
     if (status) {
@@ -428,16 +447,16 @@ static rcv_status prepare(const rcvi_program *program, rcvi_vendor **out) {
 rcv_status rcvi_vendor_bytes(const rcvi_program *program, size_t *bytes) {
     *bytes = 0;
     rcvi_vendor *vendor = NULL;
-    RCVI_TRY(prepare(program, &vendor));
+    RCVI_TRY(prepare(program, program->sizes, &vendor));
     *bytes = vendor->bytes + ALIGNMENT;
     rcvi_vendor_free(vendor);
     return RCV_OK;
 }
 
-rcv_status rcvi_vendor_new(const rcvi_program *program, rcvi_vendor **out) {
+rcv_status rcvi_vendor_new(const rcvi_program *program, rcvi_sizes sizes, rcvi_vendor **out) {
     *out = NULL;
     rcvi_vendor *vendor = NULL;
-    RCVI_TRY(prepare(program, &vendor));
+    RCVI_TRY(prepare(program, sizes, &vendor));
     rcv_status status = allocate(vendor);
     if (status) {
         rcvi_vendor_free(vendor);
@@ -464,6 +483,7 @@ void rcvi_vendor_free(rcvi_vendor *vendor) {
     if (vendor->attributes) dnnl_primitive_attr_destroy(vendor->attributes);
     if (vendor->stream) dnnl_stream_destroy(vendor->stream);
     if (vendor->kind.engine) dnnl_engine_destroy(vendor->kind.engine);
+    for (int g = 0; g < 2; g++) rcvi_free(vendor->context, vendor->tensors[g]);
     rcvi_free(vendor->context, vendor->reorders);
     rcvi_free(vendor->context, vendor->memories);
     rcvi_free(vendor->context, vendor->blocks);

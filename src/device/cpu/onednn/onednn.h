@@ -49,10 +49,11 @@ struct rcvi_vendor {
     size_t memory_count, memory_capacity;
     dnnl_primitive_t *reorders;
     size_t reorder_count, reorder_capacity;
-    dnnl_primitive_desc_t reorder_desc;   /* of the reorder that is being created, */
-    dnnl_memory_desc_t plain_desc;        /* and of the port: fields, so that they are freed after an exception */
-    int buffers[RCVI_ROLE_COUNT][2];      /* the program's buffer of a role and state, or RCVI_NONE */
-    size_t bytes;                         /* of our memory; the next fields are offsets in it */
+    dnnl_primitive_desc_t reorder_desc; /* of the reorder that is being created, */
+    dnnl_memory_desc_t plain_desc;      /* and of the port: fields, so that they are freed after an exception */
+    int buffers[RCVI_ROLE_COUNT][2];    /* the program's buffer of a role and state, or RCVI_NONE */
+    int *tensors[2]; /* [parameter_count] buffers of parameters, of gradients, where they are separate; else NULL */
+    size_t bytes;    /* of our memory; the next fields are offsets in it */
     size_t scratch, staging, zeros, sink; /* shared scratchpad; weights in our gates' order; absent inputs; outputs */
     void *allocation;
     unsigned char *base;   /* our memory */

@@ -68,19 +68,25 @@ static int64_t gate_of(const rcvi_vendor *vendor, int64_t gate) {
     return vendor->kind.cell == RCVI_ONEDNN_GRU ? gru[gate] : gate;
 }
 
-static int64_t offset_of(const rcvi_vendor *vendor, int64_t layer, int64_t direction, int which) {
+/* The caller's tensor of parameters or gradients (role); NULL: absent. */
+static float *tensor_of(const call *c, rcvi_role role, int64_t layer, int64_t direction, int which) {
+    const rcvi_vendor *vendor = c->vendor;
     const rcv_net *net = vendor->program->net;
-    int64_t each = net->options.no_bias ? 2 : 4;
-    return net->parameters[(layer * vendor->directions + direction) * each + which].offset;
+    int64_t each = net->options.no_bias ? 2 : 4, index = (layer * vendor->directions + direction) * each + which;
+    const int *tensors = vendor->tensors[role == RCVI_DPARAMETERS];
+    if (tensors) return c->binding->buffers[tensors[index]];
+    float *flat = pointer_of(c, role, 0);
+    return flat ? flat + net->parameters[index].offset : NULL;
 }
 
-/* Copies the block's matrices gate by gate from the flat array of parameters to the staging buffer. */
-static void gather_weights(const rcvi_vendor *vendor, const rcvi_onednn_block *b, int which, const float *parameters) {
+/* Copies the block's matrices gate by gate from the parameters to the staging buffer. */
+static void gather_weights(const call *c, const rcvi_onednn_block *b, int which) {
+    const rcvi_vendor *vendor = c->vendor;
     int64_t columns = which == WEIGHT_IH ? b->input : vendor->hidden, size = vendor->hidden * columns;
     float *to = own_memory(vendor, vendor->staging);
     for (int64_t l = 0; l < b->layers; l++) {
         for (int64_t d = 0; d < vendor->directions; d++) {
-            const float *from = parameters + offset_of(vendor, b->first + l, d, which);
+            const float *from = tensor_of(c, RCVI_PARAMETERS, b->first + l, d, which);
             for (int64_t g = 0; g < vendor->gates; g++, to += size)
                 memcpy(to, from + gate_of(vendor, g) * size, (size_t)size * sizeof *to);
         }
@@ -91,39 +97,40 @@ static void copy_or_add(float *to, const float *from, int64_t count, bool overwr
     for (int64_t i = 0; i < count; i++) to[i] = overwrite ? from[i] : to[i] + from[i];
 }
 
-/* Copies or adds the block's gradients from the staging buffer to the flat array. */
-static void scatter_gradients(const rcvi_vendor *vendor, const rcvi_onednn_block *b, int which, float *gradients,
-                              bool overwrite) {
+/* Copies or adds the block's gradients from the staging buffer to the caller's. */
+static void scatter_gradients(const call *c, const rcvi_onednn_block *b, int which) {
+    const rcvi_vendor *vendor = c->vendor;
     int64_t columns = which == WEIGHT_IH ? b->input : vendor->hidden, size = vendor->hidden * columns;
     const float *from = own_memory(vendor, vendor->staging);
     for (int64_t l = 0; l < b->layers; l++) {
         for (int64_t d = 0; d < vendor->directions; d++) {
-            float *to = gradients + offset_of(vendor, b->first + l, d, which);
+            float *to = tensor_of(c, RCVI_DPARAMETERS, b->first + l, d, which);
             for (int64_t g = 0; g < vendor->gates; g++, from += size)
-                copy_or_add(to + gate_of(vendor, g) * size, from, size, overwrite);
+                if (to) copy_or_add(to + gate_of(vendor, g) * size, from, size, c->binding->overwrite);
         }
     }
 }
 
 /* Loads W and U for a pass; ports: [2]. */
-static void load_weights(rcvi_vendor *vendor, const rcvi_onednn_block *b, const rcvi_onednn_port *ports,
-                         const float *parameters, bool changed) {
+static void load_weights(const call *c, const rcvi_onednn_block *b, const rcvi_onednn_port *ports, bool changed) {
+    rcvi_vendor *vendor = c->vendor;
     for (int which = WEIGHT_IH; which <= WEIGHT_HH; which++) {
         bool in_place = rcvi_onednn_weights_in_place(vendor, b);
         if (!changed && ports[which].reorder) continue;
-        if (!in_place) gather_weights(vendor, b, which, parameters);
+        if (!in_place) gather_weights(c, b, which);
         load_input(vendor, &ports[which],
-                   in_place ? parameters + offset_of(vendor, b->first, 0, which) : own_memory(vendor, vendor->staging));
+                   in_place ? tensor_of(c, RCVI_PARAMETERS, b->first, 0, which) : own_memory(vendor, vendor->staging));
     }
 }
 
-static void store_weight_gradients(rcvi_vendor *vendor, const rcvi_onednn_block *b, float *gradients, bool overwrite) {
+static void store_weight_gradients(const call *c, const rcvi_onednn_block *b) {
+    rcvi_vendor *vendor = c->vendor;
     const rcvi_onednn_port *ports = &b->ports[RCVI_PORT_GRADIENT + RCVI_PORT_W];
     for (int which = WEIGHT_IH; which <= WEIGHT_HH; which++) {
-        bool direct = overwrite && rcvi_onednn_weights_in_place(vendor, b);
-        store_output(vendor, &ports[which],
-                     direct ? gradients + offset_of(vendor, b->first, 0, which) : own_memory(vendor, vendor->staging));
-        if (!direct) scatter_gradients(vendor, b, which, gradients, overwrite);
+        bool direct = c->binding->overwrite && rcvi_onednn_weights_in_place(vendor, b);
+        float *to = direct ? tensor_of(c, RCVI_DPARAMETERS, b->first, 0, which) : own_memory(vendor, vendor->staging);
+        store_output(vendor, &ports[which], to);
+        if (!direct) scatter_gradients(c, b, which);
     }
 }
 
@@ -140,7 +147,8 @@ static bool contributes_to(const rcvi_vendor *vendor, int64_t gate, int which) {
     return (gate == 2) == (which == BIAS_IH);
 }
 
-static void load_bias(rcvi_vendor *vendor, const rcvi_onednn_block *b, const float *parameters) {
+static void load_bias(const call *c, const rcvi_onednn_block *b) {
+    rcvi_vendor *vendor = c->vendor;
     if (vendor->program->net->options.no_bias) return; /* they are zeros from the allocation */
     int64_t hidden = vendor->hidden;
     float *to = inside_of(vendor, &b->ports[RCVI_PORT_BIAS]);
@@ -149,7 +157,7 @@ static void load_bias(rcvi_vendor *vendor, const rcvi_onednn_block *b, const flo
             for (int64_t g = 0; g < vendor->bias_gates; g++, to += hidden) {
                 memset(to, 0, (size_t)hidden * sizeof *to);
                 for (int which = BIAS_IH; which <= BIAS_HH; which++) {
-                    const float *from = parameters + offset_of(vendor, b->first + l, d, which);
+                    const float *from = tensor_of(c, RCVI_PARAMETERS, b->first + l, d, which);
                     if (contributes_to(vendor, g, which))
                         copy_or_add(to, from + gate_of(vendor, g) * hidden, hidden, false);
                 }
@@ -158,7 +166,8 @@ static void load_bias(rcvi_vendor *vendor, const rcvi_onednn_block *b, const flo
     }
 }
 
-static void store_bias_gradients(rcvi_vendor *vendor, const rcvi_onednn_block *b, float *gradients, bool overwrite) {
+static void store_bias_gradients(const call *c, const rcvi_onednn_block *b) {
+    rcvi_vendor *vendor = c->vendor;
     if (vendor->program->net->options.no_bias) return;
     int64_t hidden = vendor->hidden;
     const float *from = inside_of(vendor, &b->ports[RCVI_PORT_GRADIENT + RCVI_PORT_BIAS]);
@@ -166,9 +175,9 @@ static void store_bias_gradients(rcvi_vendor *vendor, const rcvi_onednn_block *b
         for (int64_t d = 0; d < vendor->directions; d++) {
             for (int64_t g = 0; g < vendor->bias_gates; g++, from += hidden) {
                 for (int which = BIAS_IH; which <= BIAS_HH; which++) {
-                    float *to = gradients + offset_of(vendor, b->first + l, d, which);
-                    if (contributes_to(vendor, g, which))
-                        copy_or_add(to + gate_of(vendor, g) * hidden, from, hidden, overwrite);
+                    float *to = tensor_of(c, RCVI_DPARAMETERS, b->first + l, d, which);
+                    if (to && contributes_to(vendor, g, which))
+                        copy_or_add(to + gate_of(vendor, g) * hidden, from, hidden, c->binding->overwrite);
                 }
             }
         }
@@ -189,14 +198,13 @@ static int state_count(const rcvi_vendor *vendor) { return vendor->kind.cell == 
 
 static void forward(const call *c) {
     rcvi_vendor *vendor = c->vendor;
-    const float *parameters = pointer_of(c, RCVI_PARAMETERS, 0);
     float *y = pointer_of(c, RCVI_Y, 0);
     bool changed = !c->binding->same_parameters;
     for (size_t i = 0; i < vendor->block_count; i++) {
         const rcvi_onednn_block *b = &vendor->blocks[i];
         const rcvi_onednn_port *ports = b->ports, *out = &ports[RCVI_PORT_Y];
-        load_weights(vendor, b, &ports[RCVI_PORT_W], parameters, changed);
-        if (changed) load_bias(vendor, b, parameters);
+        load_weights(c, b, &ports[RCVI_PORT_W], changed);
+        if (changed) load_bias(c, b);
         if (i == 0) load_input(vendor, &ports[RCVI_PORT_X], pointer_of(c, RCVI_X, 0));
         for (int s = 0; s < state_count(vendor); s++)
             load_input(vendor, &ports[RCVI_PORT_H0 + s], state_of(c, b, RCVI_INITIAL, (size_t)s));
@@ -210,14 +218,26 @@ static void forward(const call *c) {
     vendor->backward_stale |= changed;
 }
 
+/* Whether the caller wants a gradient of the block's parameters. */
+static bool wants_gradients(const call *c, const rcvi_onednn_block *b) {
+    bool found = false;
+    for (int64_t l = 0; l < b->layers; l++) {
+        for (int64_t d = 0; d < c->vendor->directions; d++) {
+            for (int which = WEIGHT_IH; which <= (c->vendor->program->net->options.no_bias ? WEIGHT_HH : BIAS_HH);
+                 which++)
+                found |= tensor_of(c, RCVI_DPARAMETERS, b->first + l, d, which) != NULL;
+        }
+    }
+    return found;
+}
+
 static void backward(const call *c) {
     rcvi_vendor *vendor = c->vendor;
-    const float *parameters = pointer_of(c, RCVI_PARAMETERS, 0);
-    float *dx = pointer_of(c, RCVI_DX, 0), *gradients = pointer_of(c, RCVI_DPARAMETERS, 0);
+    float *dx = pointer_of(c, RCVI_DX, 0);
     for (size_t i = vendor->block_count; i-- > 0;) {
         const rcvi_onednn_block *b = &vendor->blocks[i];
         const rcvi_onednn_port *gradient = &b->ports[RCVI_PORT_GRADIENT];
-        load_weights(vendor, b, &b->ports[RCVI_PORT_BACKWARD_WEIGHTS], parameters, vendor->backward_stale);
+        load_weights(c, b, &b->ports[RCVI_PORT_BACKWARD_WEIGHTS], vendor->backward_stale);
         if (i + 1 == vendor->block_count) load_input(vendor, &b->ports[DY], pointer_of(c, RCVI_DY, 0));
         for (int s = 0; s < state_count(vendor); s++)
             load_input(vendor, &gradient[RCVI_PORT_H1 + s], state_of(c, b, RCVI_DFINAL, (size_t)s));
@@ -227,16 +247,16 @@ static void backward(const call *c) {
         if (i == 0) store_output(vendor, &b->ports[DX], dx);
         for (int s = 0; s < state_count(vendor); s++)
             store_output(vendor, &gradient[RCVI_PORT_H0 + s], state_of(c, b, RCVI_DINITIAL, (size_t)s));
-        if (!gradients) continue;
-        store_weight_gradients(vendor, b, gradients, c->binding->overwrite);
-        store_bias_gradients(vendor, b, gradients, c->binding->overwrite);
+        if (!wants_gradients(c, b)) continue;
+        store_weight_gradients(c, b);
+        store_bias_gradients(c, b);
     }
     vendor->backward_stale = false;
 }
 
 /* Makes a failure visible in every output of the pass. */
 static void fill_outputs_with_nan(const call *c, bool backward_pass) {
-    const rcvi_program *program = c->vendor->program;
+    const rcvi_program *program = c->binding->program;
     for (size_t i = 0; i < program->external_count; i++) {
         const rcvi_buffer *buffer = &program->buffers[program->externals[i]];
         bool gradient = buffer->role != RCVI_Y && buffer->role != RCVI_FINAL;

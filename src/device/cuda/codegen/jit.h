@@ -5,15 +5,21 @@
 
 #include "device/cuda/cuda.h"
 
-typedef struct {
+typedef struct rcvi_jit_unit {
     const char *source;
     void *code; /* its machine code; freed with rcvi_free */
     size_t bytes;
 } rcvi_jit_unit;
 
-/* Compiles every source for compute capability major.minor (sm_90a for 9.0). What is not cached is compiled on several cores. No GPU is
- * needed. On failure no unit has code. */
+/* Compiles every source for compute capability major.minor (sm_90a for 9.0). What is not cached is compiled on several cores, a text that
+ * comes twice once: the more units a call has, the better it uses the cores. No GPU is needed. On failure no unit has code. */
 rcv_status rcvi_jit_compile(rcv_context *context, rcvi_jit_unit *units, size_t count, int major, int minor);
+/* The same; go_on, where it is not NULL, is asked by the calling thread before each source that it compiles. RCV_STOPPED where it says no. */
+rcv_status rcvi_jit_compile_while(rcv_context *context, rcvi_jit_unit *units, size_t count, int major, int minor,
+                                  bool (*go_on)(void *user), void *user);
+
+/* Is every source in the cache on disk, so that rcvi_jit_compile compiles nothing? */
+bool rcvi_jit_is_compiled(rcv_context *context, const rcvi_jit_unit *units, size_t count, int major, int minor);
 
 /* Loads code into the current device and finds its kernel. */
 rcv_status rcvi_jit_load(const void *code, const char *name, size_t shared_bytes, cudaLibrary_t *library,
@@ -21,5 +27,7 @@ rcv_status rcvi_jit_load(const void *code, const char *name, size_t shared_bytes
 
 /* Name and version of NVRTC, or NULL with a sentence that says why there is none. */
 const char *rcvi_jit_name(void);
+/* That sentence, or NULL where there is NVRTC. */
+const char *rcvi_jit_absence(void);
 
 #endif

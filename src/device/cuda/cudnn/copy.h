@@ -1,4 +1,4 @@
-/* Copies of parameters between the caller's flat array and cuDNN's weight space, in contiguous pieces. */
+/* Copies of parameters between an array of the caller (all parameters, or one tensor) and cuDNN's weight space, in contiguous pieces. */
 #ifndef RCVI_CUDA_VENDOR_COPY_H
 #define RCVI_CUDA_VENDOR_COPY_H
 
@@ -14,7 +14,7 @@ extern "C" {
 
 /* Elements that are contiguous on both sides. */
 typedef struct {
-    int64_t flat, space; /* elements from the start of either */
+    int64_t flat, space; /* elements from the start of the caller's array, and of cuDNN's weights */
     int64_t count;
 } rcvi_weight_piece;
 

@@ -60,24 +60,23 @@ static rcv_status describe_network(rcvi_cudnn *v) {
         types[options->dtype].data, RCVI_CUDNN_FLOAT, types[options->dtype].math, (int)net->options.input, hidden,
         hidden, (int)net->options.layers, v->dropout, RCVI_CUDNN_UNPADDED);
     RCVI_TRY(rcvi_cudnn_check(v, status, "the description"));
-    if (algorithm != RCVI_CUDNN_DYNAMIC) return RCV_OK;
-    return rcvi_cudnn_check(v, v->api->BuildRNNDynamic(v->handle, v->rnn, (int)options->batch), "the kernels");
+    return RCV_OK;
 }
 
-static rcv_status describe_tensors(rcvi_cudnn *v) {
+/* Sets the sizes of the sequences and states. */
+static rcv_status describe_tensors(rcvi_cudnn *v, rcvi_sizes sizes) {
     const rcv_net *net = v->program->net;
-    int steps = (int)v->program->options.steps, batch = (int)v->program->options.batch;
+    int steps = (int)sizes.steps, batch = (int)sizes.batch, *lengths = v->lengths;
     int hidden = (int)net->options.hidden, data = types[v->program->options.dtype].data;
-    int *lengths = rcvi_new(v->context, (size_t)batch, sizeof *lengths); /* copied by the descriptors */
-    if (!lengths) return RCV_NO_MEMORY;
-    for (int b = 0; b < batch; b++) lengths[b] = steps;
+    for (int b = 0; b < batch; b++) lengths[b] = steps; /* copied by the descriptors */
+    if (v->program->rungs.algorithm == RCVI_CUDNN_DYNAMIC && v->sizes.batch != sizes.batch)
+        RCVI_TRY(rcvi_cudnn_check(v, v->api->BuildRNNDynamic(v->handle, v->rnn, batch), "the kernels"));
     int status = v->api->SetRNNDataDescriptor(v->x, data, RCVI_CUDNN_PACKED_STEPS, steps, batch,
                                               (int)net->options.input, lengths, NULL);
     if (!status) {
         status = v->api->SetRNNDataDescriptor(v->y, data, RCVI_CUDNN_PACKED_STEPS, steps, batch,
                                               (int)net->directions * hidden, lengths, NULL);
     }
-    rcvi_free(v->context, lengths);
     RCVI_TRY(rcvi_cudnn_check(v, status, "the sequences"));
     int shape[] = {(int)(net->options.layers * net->directions), batch, hidden};
     int strides[] = {batch * hidden, hidden, 1};
@@ -102,6 +101,27 @@ static int find_buffer(const rcvi_program *program, rcvi_role role, size_t state
     return RCVI_NONE;
 }
 
+/* Rows of every tensor. */
+static void count_rows(rcvi_cudnn *v, rcvi_sizes sizes) {
+    const rcv_net *net = v->program->net;
+    for (int p = 0; p < RCVI_CUDNN_PORTS; p++) {
+        int tensor = p % RCVI_CUDNN_DX;
+        bool sequence = tensor == RCVI_CUDNN_X || tensor == RCVI_CUDNN_Y;
+        v->ports[p].rows = (sequence ? sizes.steps : net->options.layers * net->directions) * sizes.batch;
+    }
+}
+
+/* The type of a caller's array. */
+static rcvi_cuda_type type_of(const rcvi_cudnn *v, rcvi_element element) {
+    switch (element) {
+    case RCVI_ACTIVATION: return v->type;
+    case RCVI_AS_FLOAT64: return RCVI_F64;
+    case RCVI_AS_FLOAT16: return RCVI_F16;
+    case RCVI_AS_BFLOAT16: return RCVI_BF16;
+    default: return RCVI_F32;
+    }
+}
+
 /* The backward pass reads y, which the caller need not keep, and cuDNN needs a dx and a dy even where the caller has none. */
 static void add_ports(rcvi_cudnn *v) {
     static const struct {
@@ -116,21 +136,34 @@ static void add_ports(rcvi_cudnn *v) {
         [RCVI_CUDNN_DH1] = {RCVI_DFINAL, 0},   [RCVI_CUDNN_DC1] = {RCVI_DFINAL, 1},
     };
     const rcv_net *net = v->program->net;
-    const rcv_plan_options *options = &v->program->options;
+    count_rows(v, v->sizes);
     for (int p = 0; p < RCVI_CUDNN_PORTS; p++) {
         rcvi_cudnn_port *port = &v->ports[p];
         int tensor = p % RCVI_CUDNN_DX;
-        bool sequence = tensor == RCVI_CUDNN_X || tensor == RCVI_CUDNN_Y;
         port->buffer = find_buffer(v->program, ports[p].role, ports[p].state);
-        port->rows = (sequence ? options->steps : net->options.layers * net->directions) * options->batch;
         port->columns = tensor == RCVI_CUDNN_X   ? net->options.input
                         : tensor == RCVI_CUDNN_Y ? net->options.hidden * net->directions
                                                  : net->options.hidden;
         if (port->buffer == RCVI_NONE) continue;
-        port->own = v->type != RCVI_F32 || (p == RCVI_CUDNN_Y && v->training);
+        port->type = type_of(v, v->program->buffers[port->buffer].element);
+        port->is_batch_major = v->program->buffers[port->buffer].is_batch_major;
+        port->own = v->type != port->type || port->is_batch_major || (p == RCVI_CUDNN_Y && v->training);
         if (port->own || p == RCVI_CUDNN_DX || p == RCVI_CUDNN_DY)
             port->offset = reserve(v, (size_t)(port->rows * port->columns) * rcvi_cuda_bytes(v->type));
     }
+}
+
+static rcv_status find_tensors(rcvi_cudnn *v) {
+    const rcvi_program *program = v->program;
+    size_t count = program->options.separate_parameters ? program->net->parameter_count : 1;
+    v->tensors = rcvi_new(v->context, count, sizeof *v->tensors);
+    if (!v->tensors) return RCV_NO_MEMORY;
+    v->tensor_count = count;
+    for (size_t i = 0; i < count; i++) {
+        v->tensors[i].parameters = find_buffer(program, RCVI_PARAMETERS, i);
+        v->tensors[i].gradients = find_buffer(program, RCVI_DPARAMETERS, i);
+    }
+    return RCV_OK;
 }
 
 static int64_t most_pieces(const rcvi_cudnn *v) {
@@ -183,48 +216,71 @@ static bool goes_on(const rcvi_weight_piece *piece, const rcvi_weight_piece *nex
     return piece->flat + piece->count == next->flat && piece->space + piece->count == next->space;
 }
 
-static void add_piece(rcvi_weight_map *map, rcvi_weight_piece *pieces, rcvi_weight_piece piece) {
-    int64_t last = map->count - 1;
-    if (last >= 0 && goes_on(&pieces[last], &piece)) {
-        pieces[last].count += piece.count;
+/* A table of pieces being made: those of a tensor come one after another. */
+typedef struct {
+    rcvi_weight_piece *pieces;
+    int64_t count;
+} piece_table;
+
+static void add_piece(piece_table *table, rcvi_weight_map *map, rcvi_weight_piece piece) {
+    rcvi_weight_piece *last = map->count > 0 ? &table->pieces[table->count - 1] : NULL;
+    if (last && goes_on(last, &piece)) {
+        last->count += piece.count;
     } else {
-        last = map->count++;
-        pieces[last] = piece;
+        last = &table->pieces[table->count++];
+        *last = piece;
+        map->count++;
     }
-    if (pieces[last].count > map->longest) map->longest = pieces[last].count;
+    if (last->count > map->longest) map->longest = last->count;
 }
 
-static rcv_status map_layer(rcvi_cudnn *v, int64_t layer, int64_t direction, bool bias, rcvi_weight_piece *pieces) {
+/* The tensor of a parameter; `table` is where its pieces begin, if it has none yet. */
+static rcvi_cudnn_tensor *open_tensor(rcvi_cudnn *v, const piece_table *table, size_t parameter) {
+    rcvi_cudnn_tensor *tensor = &v->tensors[v->program->options.separate_parameters ? parameter : 0];
+    if (tensor->map.count == 0)
+        tensor->map.pieces = (const rcvi_weight_piece *)rcvi_cudnn_at(v, v->pieces) + table->count;
+    return tensor;
+}
+
+static rcv_status map_layer(rcvi_cudnn *v, int64_t layer, int64_t direction, bool bias, piece_table *table) {
     const rcv_net *net = v->program->net;
     int64_t pseudo = layer * net->directions + direction, hidden = net->options.hidden;
-    const rcv_parameter *own = &net->parameters[pseudo * (net->options.no_bias ? 2 : 4)];
+    size_t first = (size_t)pseudo * (net->options.no_bias ? 2 : 4);
     for (int64_t linear = 0; linear < 2 * v->gates; linear++) {
         bool recurrent = linear >= v->gates;
         int64_t columns = bias ? 1 : recurrent ? hidden : net->layers[layer].input;
-        int which = (bias ? BIAS_IH : WEIGHT_IH) + recurrent;
-        rcvi_weight_piece piece = {.flat = own[which].offset + linear % v->gates * hidden * columns,
-                                   .count = hidden * columns};
+        size_t parameter = first + (bias ? BIAS_IH : WEIGHT_IH) + recurrent;
+        int64_t start = v->program->options.separate_parameters ? 0 : net->parameters[parameter].offset;
+        rcvi_weight_piece piece = {.flat = start + linear % v->gates * hidden * columns, .count = hidden * columns};
         RCVI_TRY(find_weights(v, (int32_t)pseudo, (int32_t)linear, bias, piece.count, &piece.space));
-        add_piece(&v->map, pieces, piece);
+        add_piece(table, &open_tensor(v, table, parameter)->map, piece);
     }
     return RCV_OK;
 }
 
+/* Clears the weights, since gaps between them are zeros, and sends the table of pieces; both are done when it returns. The stream is its own:
+ * the default stream waits for others, and may not be used while one of them is captured. */
+static rcv_status send_pieces(rcvi_cudnn *v, const piece_table *table) {
+    cudaStream_t stream = NULL;
+    RCVI_TRY(rcvi_cuda_new_stream(&stream));
+    cudaError_t error = cudaMemsetAsync(rcvi_cudnn_at(v, v->weights), 0, v->weights.bytes, stream);
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(rcvi_cudnn_at(v, v->pieces), table->pieces,
+                                (size_t)table->count * sizeof *table->pieces, cudaMemcpyHostToDevice, stream);
+    cudaError_t last = cudaStreamSynchronize(stream);
+    cudaStreamDestroy(stream);
+    return rcvi_cuda_check(error != cudaSuccess ? error : last, "the table of weights for cuDNN");
+}
+
 static rcv_status map_weights(rcvi_cudnn *v, rcvi_weight_piece *pieces) {
     const rcv_net *net = v->program->net;
-    v->map = (rcvi_weight_map){0};
+    piece_table table = {.pieces = pieces};
+    for (size_t i = 0; i < v->tensor_count; i++) v->tensors[i].map = (rcvi_weight_map){.type = v->type};
     for (int bias = 0; bias < (net->options.no_bias ? 1 : 2); bias++) {
         for (int64_t l = 0; l < net->options.layers; l++)
-            for (int64_t d = 0; d < net->directions; d++) RCVI_TRY(map_layer(v, l, d, bias, pieces));
+            for (int64_t d = 0; d < net->directions; d++) RCVI_TRY(map_layer(v, l, d, bias, &table));
     }
-    v->map.pieces = rcvi_cudnn_at(v, v->pieces);
-    v->map.type = v->type;
-    /* Gaps between weights are zeros. Both copies end before any stream uses the memory. */
-    RCVI_CUDA_TRY(cudaMemset(rcvi_cudnn_at(v, v->weights), 0, v->weights.bytes), "clearing weights for cuDNN");
-    RCVI_CUDA_TRY(
-        cudaMemcpy(rcvi_cudnn_at(v, v->pieces), pieces, (size_t)v->map.count * sizeof *pieces, cudaMemcpyHostToDevice),
-        "the table of weights for cuDNN");
-    return rcvi_cuda_check(cudaStreamSynchronize(NULL), "the table of weights for cuDNN");
+    return send_pieces(v, &table);
 }
 
 static rcv_status new_memory(size_t bytes, const char *what, void **memory) {
@@ -277,8 +333,23 @@ static rcv_status build(rcvi_cudnn *v) {
     }
     RCVI_TRY(create_descriptors(v));
     RCVI_TRY(describe_network(v));
-    RCVI_TRY(describe_tensors(v));
+    RCVI_TRY(describe_tensors(v, v->program->sizes));
+    v->sizes = v->program->sizes;
     return add_parts(v);
+}
+
+rcv_status rcvi_cudnn_resize(rcvi_cudnn *v, rcvi_sizes sizes) {
+    size_t work = 0, kept = 0;
+    int mode = v->training ? RCVI_CUDNN_TRAINING : RCVI_CUDNN_INFERENCE;
+    if (v->sizes.steps == sizes.steps && v->sizes.batch == sizes.batch) return RCV_OK;
+    RCVI_TRY(describe_tensors(v, sizes));
+    v->sizes = sizes;
+    count_rows(v, sizes);
+    RCVI_TRY(rcvi_cudnn_check(v, v->api->GetRNNTempSpaceSizes(v->handle, v->rnn, mode, v->x, &work, &kept),
+                              "the workspace"));
+    if (work <= v->work.bytes && (!v->training || kept <= v->reserve.bytes)) return RCV_OK;
+    return rcvi_fail(RCV_UNSUPPORTED, "%s needs more memory for %lld steps of %lld sequences than for the most",
+                     rcvi_cudnn_name(), (long long)sizes.steps, (long long)sizes.batch);
 }
 
 rcv_status rcvi_cudnn_new(const rcvi_program *program, rcvi_cudnn **out) {
@@ -294,7 +365,9 @@ rcv_status rcvi_cudnn_new(const rcvi_program *program, rcvi_cudnn **out) {
     v->gates = cells[v->cell].gates;
     v->type = types[program->options.dtype].type;
     v->training = program->options.training;
-    rcv_status status = build(v);
+    v->lengths = rcvi_new(v->context, (size_t)program->options.batch, sizeof *v->lengths);
+    rcv_status status = v->lengths ? find_tensors(v) : RCV_NO_MEMORY;
+    if (!status) status = build(v);
     if (status) {
         rcvi_cudnn_free(v);
         return status;
@@ -314,6 +387,8 @@ void rcvi_cudnn_free(rcvi_cudnn *v) {
     if (v->dropout) v->api->DestroyDropoutDescriptor(v->dropout);
     rcvi_cudnn_release(v);
     if (v->handle) v->api->Destroy(v->handle);
+    rcvi_free(v->context, v->tensors);
+    rcvi_free(v->context, v->lengths);
     rcvi_free(v->context, v);
 }
 
@@ -331,7 +406,7 @@ static size_t bind_arrays(const rcvi_program *program, unsigned char *memory, vo
 }
 
 static rcv_status run_both(rcvi_cudnn *v, void **buffers, unsigned char *memory, size_t bytes, cudaStream_t stream) {
-    rcvi_binding binding = {.buffers = buffers, .overwrite = true};
+    rcvi_binding binding = {.program = v->program, .buffers = buffers, .overwrite = true};
     RCVI_CUDA_TRY(cudaMemsetAsync(memory, 0, bytes, stream), "clearing memory for cuDNN");
     RCVI_TRY(rcvi_cudnn_run(v, false, &binding, stream));
     if (v->training) RCVI_TRY(rcvi_cudnn_run(v, true, &binding, stream));

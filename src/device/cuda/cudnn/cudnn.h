@@ -28,12 +28,20 @@ typedef struct {
     int buffer;            /* of the program; RCVI_NONE: the pass has no such tensor */
     int64_t rows, columns; /* contiguous */
     bool own;
-    size_t offset; /* in our own memory: where `own`, and for dx and dy that the caller left out */
+    size_t offset;       /* in our own memory: where `own`, and for dx and dy that the caller left out */
+    rcvi_cuda_type type; /* of the caller's array */
+    bool is_batch_major; /* the caller's array is */
 } rcvi_cudnn_port;
 
 typedef struct {
     size_t offset, bytes;
 } rcvi_cudnn_part;
+
+/* The pieces of one array of the caller: of all parameters or, where these are separate, of a tensor. */
+typedef struct {
+    int parameters, gradients; /* buffers of the program; RCVI_NONE: the pass has none */
+    rcvi_weight_map map;
+} rcvi_cudnn_tensor;
 
 struct rcvi_cudnn {
     const rcvi_cudnn_api *api;
@@ -43,15 +51,21 @@ struct rcvi_cudnn {
     int64_t gates;
     rcvi_cuda_type type; /* of cuDNN's data: F32, BF16 or F16 */
     bool training;
+    rcvi_sizes sizes; /* of the descriptors, and of the ports' rows */
+    int *lengths;     /* [batch] scratch */
     void *handle, *rnn, *dropout;
     void *x, *y;                 /* data descriptors */
     void *state, *matrix, *bias; /* tensor descriptors */
     rcvi_cudnn_port ports[RCVI_CUDNN_PORTS];
     rcvi_cudnn_part weights, dweights, work, reserve, pieces; /* bytes 0: none */
-    rcvi_weight_map map;
+    rcvi_cudnn_tensor *tensors;
+    size_t tensor_count; /* 1 where the parameters are one flat array */
     size_t bytes;        /* of the one allocation */
     unsigned char *base; /* device memory */
 };
+
+/* Sets the sizes of the calls that follow. */
+rcv_status rcvi_cudnn_resize(rcvi_cudnn *vendor, rcvi_sizes sizes);
 
 /* RCV_OK, or a sentence with cuDNN's name for the failure. */
 rcv_status rcvi_cudnn_check(const rcvi_cudnn *vendor, int status, const char *what);

@@ -28,24 +28,32 @@ static void *inside_always(const call *c, rcvi_cudnn_port_index p) {
     return there ? there : c->vendor->base + c->vendor->ports[p].offset;
 }
 
-static rcv_status copy(const call *c, rcvi_cudnn_port_index p, void *to, rcvi_cuda_type to_type, void *from,
-                       rcvi_cuda_type from_type) {
+/* The caller's array of a port. */
+static rcvi_matrix outside_of(const call *c, rcvi_cudnn_port_index p) {
     const rcvi_cudnn_port *port = &c->vendor->ports[p];
-    rcvi_matrix out = {.at = to, .row = port->columns, .column = 1, .type = to_type};
-    rcvi_matrix in = {.at = from, .row = port->columns, .column = 1, .type = from_type};
-    return rcvi_cuda_check(rcvi_cuda_copy(c->stream, port->rows, port->columns, out, in), "a copy for cuDNN");
+    const rcvi_sizes *sizes = &c->binding->program->sizes;
+    rcvi_matrix m = {.at = of_caller(c, p), .row = port->columns, .column = 1, .type = port->type};
+    if (port->is_batch_major) m.order = (rcvi_order){.batch = sizes->batch, .steps = sizes->steps};
+    return m;
+}
+
+static rcvi_matrix inside_of(const call *c, rcvi_cudnn_port_index p) {
+    return (rcvi_matrix){.at = inside(c, p), .row = c->vendor->ports[p].columns, .column = 1, .type = c->vendor->type};
+}
+
+static rcv_status copy(const call *c, rcvi_cudnn_port_index p, rcvi_matrix to, rcvi_matrix from) {
+    const rcvi_cudnn_port *port = &c->vendor->ports[p];
+    return rcvi_cuda_check(rcvi_cuda_copy(c->stream, port->rows, port->columns, to, from), "a copy for cuDNN");
 }
 
 /* Converts an input for cuDNN, before it runs. */
 static rcv_status convert_input(const call *c, rcvi_cudnn_port_index p) {
-    void *outside = of_caller(c, p), *ours = inside(c, p);
-    return ours == outside ? RCV_OK : copy(c, p, ours, c->vendor->type, outside, RCVI_F32);
+    return inside(c, p) == of_caller(c, p) ? RCV_OK : copy(c, p, inside_of(c, p), outside_of(c, p));
 }
 
 /* Converts an output of cuDNN, after it ran. */
 static rcv_status convert_output(const call *c, rcvi_cudnn_port_index p) {
-    void *outside = of_caller(c, p), *ours = inside(c, p);
-    return ours == outside ? RCV_OK : copy(c, p, outside, RCVI_F32, ours, c->vendor->type);
+    return inside(c, p) == of_caller(c, p) ? RCV_OK : copy(c, p, outside_of(c, p), inside_of(c, p));
 }
 
 static rcv_status clear(const call *c, void *at, size_t bytes) {
@@ -60,13 +68,38 @@ static rcv_status convert_dy(const call *c) {
     return clear(c, inside_always(c, RCVI_CUDNN_DY), bytes);
 }
 
-static void *external(const call *c, rcvi_role role) {
-    const rcvi_program *program = c->vendor->program;
-    for (size_t i = 0; i < program->external_count; i++) {
-        int buffer = program->externals[i];
-        if (program->buffers[buffer].role == role) return c->binding->buffers[buffer];
+/* ---- parameters and their gradients ---- */
+
+static rcv_status copy_weights(const call *c, void *weights) {
+    const rcvi_cudnn *v = c->vendor;
+    for (size_t i = 0; i < v->tensor_count; i++) {
+        const float *parameters = c->binding->buffers[v->tensors[i].parameters];
+        RCVI_CUDA_TRY(rcvi_cuda_weights_in(c->stream, v->tensors[i].map, parameters, weights),
+                      "copying weights for cuDNN");
     }
-    return NULL;
+    return RCV_OK;
+}
+
+/* NULL: not wanted. */
+static float *gradients_of(const call *c, size_t tensor) {
+    return c->binding->buffers[c->vendor->tensors[tensor].gradients];
+}
+
+static rcv_status copy_gradients(const call *c, const void *dweights) {
+    const rcvi_cudnn *v = c->vendor;
+    for (size_t i = 0; i < v->tensor_count; i++) {
+        if (!gradients_of(c, i)) continue;
+        RCVI_CUDA_TRY(
+            rcvi_cuda_weights_out(c->stream, v->tensors[i].map, gradients_of(c, i), dweights, !c->binding->overwrite),
+            "copying gradients from cuDNN");
+    }
+    return RCV_OK;
+}
+
+static bool wants_gradients(const call *c) {
+    bool found = false;
+    for (size_t i = 0; i < c->vendor->tensor_count; i++) found |= gradients_of(c, i) != NULL;
+    return found;
 }
 
 /* ---- passes ---- */
@@ -74,10 +107,7 @@ static void *external(const call *c, rcvi_role role) {
 static rcv_status forward(const call *c) {
     const rcvi_cudnn *v = c->vendor;
     void *weights = rcvi_cudnn_at(v, v->weights);
-    if (!c->binding->same_parameters) {
-        RCVI_CUDA_TRY(rcvi_cuda_weights_in(c->stream, v->map, external(c, RCVI_PARAMETERS), weights),
-                      "copying weights for cuDNN");
-    }
+    if (!c->binding->same_parameters) RCVI_TRY(copy_weights(c, weights));
     for (int p = RCVI_CUDNN_X; p <= RCVI_CUDNN_C0; p++)
         if (p != RCVI_CUDNN_Y) RCVI_TRY(convert_input(c, p));
     int status = v->api->RNNForward(
@@ -91,7 +121,7 @@ static rcv_status forward(const call *c) {
     return convert_output(c, RCVI_CUDNN_C1);
 }
 
-static rcv_status backward_weights(const call *c, float *gradients) {
+static rcv_status backward_weights(const call *c) {
     const rcvi_cudnn *v = c->vendor;
     void *dweights = rcvi_cudnn_at(v, v->dweights);
     RCVI_TRY(clear(c, dweights, v->dweights.bytes));
@@ -100,14 +130,12 @@ static rcv_status backward_weights(const call *c, float *gradients) {
         inside(c, RCVI_CUDNN_H0), v->y, inside(c, RCVI_CUDNN_Y), v->dweights.bytes, dweights, v->work.bytes,
         rcvi_cudnn_at(v, v->work), v->reserve.bytes, rcvi_cudnn_at(v, v->reserve));
     RCVI_TRY(rcvi_cudnn_check(v, status, "the gradients of weights"));
-    return rcvi_cuda_check(rcvi_cuda_weights_out(c->stream, v->map, gradients, dweights, !c->binding->overwrite),
-                           "copying gradients from cuDNN");
+    return copy_gradients(c, dweights);
 }
 
 /* Weights and converted inputs are those of the forward pass. */
 static rcv_status backward(const call *c) {
     const rcvi_cudnn *v = c->vendor;
-    float *gradients = external(c, RCVI_DPARAMETERS);
     RCVI_TRY(convert_dy(c));
     RCVI_TRY(convert_input(c, RCVI_CUDNN_DH1));
     RCVI_TRY(convert_input(c, RCVI_CUDNN_DC1));
@@ -121,11 +149,12 @@ static rcv_status backward(const call *c) {
     RCVI_TRY(convert_output(c, RCVI_CUDNN_DX));
     RCVI_TRY(convert_output(c, RCVI_CUDNN_DH0));
     RCVI_TRY(convert_output(c, RCVI_CUDNN_DC0));
-    return gradients ? backward_weights(c, gradients) : RCV_OK;
+    return wants_gradients(c) ? backward_weights(c) : RCV_OK;
 }
 
 rcv_status rcvi_cudnn_run(rcvi_cudnn *vendor, bool backward_pass, const rcvi_binding *binding, cudaStream_t stream) {
     call c = {vendor, binding, stream};
+    RCVI_TRY(rcvi_cudnn_resize(vendor, binding->program->sizes));
     RCVI_TRY(rcvi_cudnn_check(vendor, vendor->api->SetStream(vendor->handle, stream), "another stream"));
     return backward_pass ? backward(&c) : forward(&c);
 }

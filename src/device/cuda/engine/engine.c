@@ -130,19 +130,23 @@ void rcvi_cuda_engine_free(rcvi_engine *e) {
     for (size_t k = 0; k < e->kernel_count; k++) {
         if (e->kernels[k].code) cudaLibraryUnload(e->kernels[k].code);
         rcvi_free(e->context, e->kernels[k].source);
+        rcvi_free(e->context, e->kernels[k].table.table);
     }
+    if (e->tables) cudaFree(e->tables);
     for (size_t i = 0; e->persistent && i < e->program->step_count; i++)
         rcvi_persistent_free(e->context, e->persistent[i]);
     for (size_t i = 0; e->recurrences && i < e->program->step_count; i++)
         rcvi_cuda_recurrences_free(e->context, e->recurrences[i]);
     for (size_t i = 0; e->ready && i < e->program->step_count; i++) {
-        if (e->ready[i].owns_gemm) rcvi_cuda_gemm_free(e->ready[i].gemm);
-        if (e->ready[i].owns_last) rcvi_cuda_gemm_free(e->ready[i].last_gemm);
+        for (int k = 0; k < RCVI_LENGTH_CLASSES; k++) {
+            if (e->ready[i].owns_gemm[k]) rcvi_cuda_gemm_free(e->ready[i].gemms[k]);
+        }
         if (e->ready[i].owns_split) rcvi_split_gemm_free(e->ready[i].split);
     }
     if (e->vendor) rcvi_cudnn_free(atomic_load(e->vendor));
     rcvi_cuda_blas_free(e->blas);
     if (entered) rcvi_cuda_leave(before);
+    rcvi_cuda_engine_drop_compiled(e);
     rcvi_free(e->context, e->kernels);
     rcvi_free(e->context, e->groups);
     rcvi_pool_free(&e->pool);

@@ -16,6 +16,7 @@
 #ifndef RCVI_CUDA_ENGINE_H
 #define RCVI_CUDA_ENGINE_H
 
+#include "device/cuda/codegen/map_table.h"
 #include "device/cuda/codegen/source.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/cudnn/vendor.h"
@@ -23,15 +24,16 @@
 
 #include <stdatomic.h>
 
-enum { RCVI_MAX_MEMBERS = 24, RCVI_MAX_STREAMS = 16, RCVI_MAX_WORDS = 500 };
+enum { RCVI_MAX_MEMBERS = 24, RCVI_MAX_STREAMS = 16, RCVI_MAX_WORDS = 500, RCVI_LENGTH_CLASSES = 4 };
 
-/* The kernel of a map. */
+/* The kernel of a map: compiled from source, or the interpreter's. */
 typedef struct {
     cudaLibrary_t code;
     cudaKernel_t kernel;
     rcvi_map_shape shape; /* its tables are in the engine's pool */
-    char *source;
-    size_t shared; /* bytes of dynamic shared memory */
+    char *source;         /* NULL: the map is interpreted */
+    rcvi_map_table table; /* then */
+    size_t shared;        /* bytes of dynamic shared memory, of a compiled kernel */
 } rcvi_cuda_kernel;
 
 /* What is prepared for a step. */
@@ -41,8 +43,10 @@ typedef struct {
     const rcvi_view **views;
     rcvi_pass *passes;
     int pass_count;
-    rcvi_cuda_gemm *gemm, *last_gemm; /* for a whole span of time; for the last span, where it is shorter */
-    bool owns_gemm, owns_last;        /* else they belong to an earlier step of the same shape */
+    /* Of a gemm: algorithms for its rows (its depth, where a is transposed), for a quarter of them, and so on: a call takes the last one
+     * that is enough. NULL: there is none. */
+    rcvi_cuda_gemm *gemms[RCVI_LENGTH_CLASSES];
+    bool owns_gemm[RCVI_LENGTH_CLASSES]; /* else it belongs to an earlier step of the same shape */
     bool adds_start; /* the library cannot start from the row: it is copied to all rows, and the product is added */
     int operand;     /* split-bf16 emulation: number of the left operand, from 1 on; 0: the product is not split */
     rcvi_split_gemm *split; /* of such a product, instead of gemm */
@@ -70,6 +74,7 @@ struct rcvi_engine {
     rcvi_cuda_ready *ready; /* [steps] */
     rcvi_cuda_kernel *kernels;
     size_t kernel_count, kernel_capacity;
+    void *tables; /* of interpreted maps, in the GPU's memory */
     rcvi_cuda_blas *blas;
     int *order; /* [steps] by segment and level; a loop keeps its place */
     rcvi_cuda_group *groups;
@@ -78,14 +83,16 @@ struct rcvi_engine {
     int64_t launches; /* of both passes, an estimate */
 
     /* Layout of buffers: layout.c. */
-    size_t *rounded; /* [buffers] offset of the rounded copy in the scratch, or SIZE_MAX */
+    size_t
+        *rounded; /* [buffers] offset of the rounded copy in the scratch, or in what is kept; SIZE_MAX: there is none */
+    bool *rounded_is_kept; /* [buffers] the backward pass reads the rounded copy */
     int64_t *
         transposed; /* [buffers] rows of a buffer that is stored feature after feature (Y^T = W X^T); 0: row after row */
     bool *padded;   /* [buffers] every step that writes rows writes zeros after them, up to the next row */
     int *stand_ins; /* [buffers] the caller's buffer that may be used in its place, or RCVI_NONE */
     bool covers;    /* every gradient of a parameter is written by exactly one step, outside of loops */
 
-    /* Scratch of a run: offsets in bytes, and sizes. scratch.c. */
+    /* Scratch of a run: offsets in bytes, and sizes. scratch.c. The first four are in what is kept. */
     size_t lengths, rows_order, alive, seed, workspace, sums;
     size_t workspace_bytes, sums_bytes;                    /* workspace of the first stream; sums of every stream */
     size_t beside_bytes;                                   /* workspace of every other stream */
@@ -96,6 +103,7 @@ struct rcvi_engine {
     size_t scans, scans_bytes, scan_sums,
         scan_sums_bytes; /* of scans: states passed between tiles, and sums of tiles */
     size_t scratch;      /* all of it */
+    size_t kept; /* bytes kept from a forward to its backward pass: seed, lengths, order, alive, rounded copies */
     int streams;
 
     /* Sequences of different lengths: ragged.c. */
@@ -108,6 +116,7 @@ struct rcvi_engine {
     /* Loops that are one kernel, or a few. */
     rcvi_persistent **persistent;        /* [steps] of loops that are one kernel, else NULL */
     rcvi_cuda_recurrences **recurrences; /* [steps] of loops of maps, where the plan scans, else NULL */
+    rcvi_sizing *loop_sizings;           /* [steps] of these loops, where calls may have other sizes; else NULL */
     const char *not_scanned;             /* why the first loop of maps that is launched step by step is, or NULL */
     const char *not_persistent;          /* the same for loops with products */
     const char *not_clustered; /* why the first persistent loop has no clusters where the plan asks for them, or NULL */
@@ -115,11 +124,20 @@ struct rcvi_engine {
     _Atomic(rcvi_cudnn *)
         *vendor; /* one that no run uses now, or NULL; the pointer itself is NULL without a vendor step */
     size_t vendor_bytes;
+
+    struct rcvi_jit_unit
+        *compiled; /* [compiled_count] code of all kernels, until it is loaded; NULL: not compiled yet */
+    size_t compiled_count;
 };
 
 rcv_status rcvi_cuda_engine_new(const rcvi_program *program, rcvi_engine **engine);
 /* Compiles the kernels, and loads them into the GPU. */
 rcv_status rcvi_cuda_engine_load(rcvi_engine *engine);
+/* Compiles the kernels of several engines at once, ahead of rcvi_cuda_engine_load; see `compile` of a device. */
+bool rcvi_cuda_engines_compile(rcvi_engine *const *engines, size_t count, bool (*go_on)(void *user), void *user);
+/* Are all kernels in the cache on disk? */
+bool rcvi_cuda_engine_is_compiled(const rcvi_engine *engine);
+void rcvi_cuda_engine_drop_compiled(rcvi_engine *engine);
 void rcvi_cuda_engine_free(rcvi_engine *engine);
 
 /* ---- steps of making one, in this order ---- */
@@ -138,8 +156,12 @@ rcv_status rcvi_cuda_prepare_map(rcvi_engine *engine, const rcvi_step *step, rcv
 rcvi_cuda_gemm_shape rcvi_cuda_shape_gemm(const rcvi_engine *engine, const rcvi_step *step, int64_t span);
 bool rcvi_cuda_same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b);
 rcv_status rcvi_cuda_prepare_gemm(rcvi_engine *engine, size_t index);
+/* Algorithms for calls with fewer rows, or less depth. */
+rcv_status rcvi_cuda_prepare_short_gemms(rcvi_engine *engine);
+/* The algorithm of a step for so many rows, or so much depth where a is transposed. */
+const rcvi_cuda_gemm *rcvi_cuda_gemm_for(const rcvi_cuda_ready *ready, const rcvi_step *planned, int64_t length);
 /* Whether the step, launched alone, goes to another stream than the first: see pass.c. */
-bool rcvi_cuda_goes_beside(const rcvi_engine *engine, const rcvi_step *step);
+bool rcvi_cuda_goes_beside(const rcvi_engine *engine, size_t step);
 
 /* split_products.c: numbers the left operands of products by split-bf16 emulation; after the layout. */
 void rcvi_cuda_find_split_products(rcvi_engine *engine);
@@ -151,11 +173,16 @@ rcv_status rcvi_cuda_order(rcvi_engine *engine);
 /* scratch.c: offsets of the scratch; all sizes are known. */
 void rcvi_cuda_lay_out_scratch(rcvi_engine *engine);
 
+/* sizes.c: prepares for calls of other sizes than the program's own. */
+rcv_status rcvi_cuda_serve_sizes(rcvi_engine *engine, const rcvi_sizing *sizing);
+/* The part of it that needs no GPU: how numbers of loops that are one kernel, or a few, follow from the sizes. */
+rcv_status rcvi_cuda_fit_loops(rcvi_engine *engine, const rcvi_sizing *sizing);
+
 /* ---- small questions ---- */
 
 /* Whether the step's kernel reads the number of rows from memory. */
-static inline bool rcvi_cuda_is_counted(const rcvi_engine *engine, const rcvi_step *step) {
-    return engine->counts && engine->is_short[step - engine->program->steps];
+static inline bool rcvi_cuda_is_counted(const rcvi_engine *engine, size_t step) {
+    return engine->counts && engine->is_short[step];
 }
 
 static inline bool rcvi_cuda_has_rounded(const rcvi_engine *engine, int buffer) {

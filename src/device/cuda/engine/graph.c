@@ -1,4 +1,5 @@
-/* Graphs: a pass captured once for the caller's addresses and launched as a whole. */
+/* Graphs: a pass captured once for the caller's addresses and the sizes of the call, and launched as a whole. Capturing takes longer than
+ * launching: a call that was not seen before is launched step by step, and captured when it comes again. */
 #include "device/cuda/engine/worker.h"
 
 #include <string.h>
@@ -14,7 +15,10 @@ static void make_key(rcvi_worker *w, size_t first, const rcvi_binding *binding) 
     }
     const int64_t shard[] = {binding->shard.time, binding->shard.first, binding->shard.total};
     w->key[at++] = (void *)flags;
+    w->key[at++] = (void *)(uintptr_t)binding->program->sizes.steps;
+    w->key[at++] = (void *)(uintptr_t)binding->program->sizes.batch;
     w->key[at++] = binding->signals;
+    w->key[at++] = w->kept;
     for (size_t i = 0; i < sizeof shard / sizeof *shard; i++) w->key[at++] = (void *)(uintptr_t)shard[i];
     for (size_t i = 0; i < program->external_count; i++) w->key[at++] = w->buffers[program->externals[i]];
 }
@@ -51,10 +55,28 @@ static rcv_status capture(rcvi_worker *w, size_t first, size_t end, const rcvi_b
     return status;
 }
 
+/* Whether there was a call with this key among the last ones; remembers it. */
+static bool was_seen(rcvi_worker *w) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < w->key_count; i++) hash = (hash ^ (uint64_t)(uintptr_t)w->key[i]) * UINT64_C(0x100000001b3);
+    for (int i = 0; i < RCVI_MAX_SEEN; i++) {
+        if (w->seen[i] == hash) return true;
+    }
+    w->seen[w->next_seen++ % RCVI_MAX_SEEN] = hash;
+    return false;
+}
+
 rcv_status rcvi_cuda_launch_graph(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                                   cudaStream_t stream) {
     make_key(w, first, binding);
     rcvi_cuda_graph *g = find(w);
+    if (!g && !binding->captures_at_once && !was_seen(w)) {
+        int streams = w->streams.count; /* waiting for each other costs the host more than what streams save once */
+        w->streams.count = 1;
+        rcv_status status = rcvi_cuda_launch(w, first, end, binding, scratch, stream);
+        w->streams.count = streams;
+        return status;
+    }
     if (!g) {
         cudaGraphExec_t graph = NULL;
         RCVI_TRY(capture(w, first, end, binding, scratch, &graph));

@@ -5,8 +5,8 @@ enum { MOST_BLOCKS = 65535, MAP_ROWS = 8, MAP_THREADS = 32, THREADS = 256 };
 
 /* Where the kernel reads the number of rows; NULL: it is an argument. */
 static const int64_t *counted_of(const rcvi_cuda_pass *p, const rcvi_cuda_due *d) {
-    if (!rcvi_cuda_is_counted(p->engine, d->step)) return NULL;
-    return (const int64_t *)(const void *)(p->scratch + p->engine->alive) + rcvi_cuda_step_of(p, d);
+    if (!rcvi_cuda_is_counted(p->engine, d->index)) return NULL;
+    return (const int64_t *)(const void *)(p->worker->kept + p->engine->alive) + rcvi_cuda_step_of(p, d);
 }
 
 /* ---- addresses ---- */
@@ -23,7 +23,8 @@ static void *address(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi
 static void *rounded(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi_view *view) {
     if (!rcvi_cuda_has_rounded(p->engine, view->buffer)) return NULL;
     int64_t start = rcvi_view_start(view, p->inner, p->outer, d->time);
-    return p->scratch + p->engine->rounded[view->buffer] + start * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
+    return rcvi_cuda_rounded_copy(p->worker, p->scratch, view->buffer) +
+           start * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
 }
 
 /* What products read: the rounded copy, where there is one. */
@@ -33,8 +34,15 @@ static void *operand(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi
 
 /* The order of the caller's rows, where the run sorts sequences. */
 static rcvi_order order_of(const rcvi_cuda_pass *p) {
-    const int64_t *of = (const int64_t *)(const void *)(p->scratch + p->engine->rows_order);
-    return (rcvi_order){p->engine->sorts ? of : NULL, p->engine->program->options.batch};
+    const int64_t *of = (const int64_t *)(const void *)(p->worker->kept + p->engine->rows_order);
+    return (rcvi_order){.of = p->engine->sorts ? of : NULL, .batch = p->program->sizes.batch};
+}
+
+/* The order of the rows of one of the caller's arrays. */
+static rcvi_order order_in(const rcvi_cuda_pass *p, const rcvi_view *view) {
+    rcvi_order order = order_of(p);
+    if (p->program->buffers[view->buffer].is_batch_major) order.steps = p->program->sizes.steps;
+    return order;
 }
 
 static rcvi_matrix matrix(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi_view *view, bool written) {
@@ -43,7 +51,7 @@ static rcvi_matrix matrix(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const
     m.at = address(p, d, view);
     m.type = rcvi_cuda_type_of(p->engine, view);
     m.rounded_type = p->engine->narrow;
-    if (p->engine->sorts && rcvi_cuda_is_by_row(&p->engine->program->buffers[view->buffer])) m.order = order_of(p);
+    if (rcvi_cuda_is_by_row(&p->engine->program->buffers[view->buffer])) m.order = order_in(p, view);
     if (written && m.at) m.rounded = rounded(p, d, view);
     if (written && p->engine->padded[view->buffer]) m.wide = view->row;
     return m;
@@ -63,7 +71,7 @@ static int64_t fill_words(const rcvi_cuda_pass *p, const rcvi_cuda_due *members,
     int64_t longest = 0;
     words[at++] = (uint64_t)members[0].step->columns;
     for (int v = 0; v < ready->view_count; v++) {
-        const rcvi_view *view = ready->views[v];
+        const rcvi_view *view = members[0].views[v];
         int64_t transposed = view->buffer == RCVI_NONE ? 0 : p->engine->transposed[view->buffer];
         words[at++] = (uint64_t)(transposed ? transposed : view->row);
     }
@@ -85,7 +93,7 @@ static int64_t fill_words(const rcvi_cuda_pass *p, const rcvi_cuda_due *members,
         words[at++] = counted ? (uint64_t)(uintptr_t)counted : (uint64_t)(rows > 0 ? rows : 0);
         if (rows > longest) longest = rows;
         for (int v = 0; v < ready->view_count; v++) {
-            const rcvi_view *view = d->ready->views[v];
+            const rcvi_view *view = d->views[v];
             char *where = is_left[v] ? operand(p, d, view) : address(p, d, view);
             rcvi_cuda_type type = (rcvi_cuda_type)kernel->shape.types[v];
             if (rcvi_cuda_is_narrowed(p->engine, &kernel->shape, v, view)) where = NULL;
@@ -96,7 +104,7 @@ static int64_t fill_words(const rcvi_cuda_pass *p, const rcvi_cuda_due *members,
         }
         for (int v = 0; v < map->operand_count; v++) {
             if (!kernel->shape.has_rounded[v]) continue;
-            const rcvi_view *view = d->ready->views[v];
+            const rcvi_view *view = d->views[v];
             char *where =
                 rcvi_cuda_is_narrowed(p->engine, &kernel->shape, v, view) ? address(p, d, view) : rounded(p, d, view);
             if (where) where += row * view->row * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
@@ -106,9 +114,34 @@ static int64_t fill_words(const rcvi_cuda_pass *p, const rcvi_cuda_due *members,
     return longest;
 }
 
+/* The kernels of the interpreter have the same arguments as generated ones, and the table. */
+static rcv_status launch_interpreted(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count,
+                                     cudaStream_t stream) {
+    _Static_assert((int)RCVI_MAX_WORDS <= (int)RCVI_INTERPRET_WORDS, "the kernel takes all arguments");
+    const rcvi_map_table *table = &p->engine->kernels[members[0].ready->kernel].table;
+    int64_t columns = members[0].step->columns, each = RCVI_INTERPRET_BYTES / (table->head.is_double ? 8 : 4);
+    uint64_t words[RCVI_MAX_WORDS] = {0};
+    rcvi_interpreted head = table->head;
+    void *arguments[] = {words, &head};
+    int64_t rows = fill_words(p, members, count, 0, INT64_MAX, words);
+    if (rows <= 0) return RCV_OK;
+    rcvi_interpret_launch launch = rcvi_map_table_launch(table, columns, rows * count, p->engine->processors);
+    int down = launch.threads / launch.lanes;
+    int64_t across = divide_up(divide_up(columns, each), launch.lanes), below = divide_up(rows, down);
+    dim3 block = {.x = (unsigned)launch.lanes, .y = (unsigned)down, .z = 1};
+    dim3 grid = {
+        .x = (unsigned)across, .y = (unsigned)(below < MOST_BLOCKS ? below : MOST_BLOCKS), .z = (unsigned)count};
+    if (table->has_sums) grid = (dim3){.x = (unsigned)(rows < INT32_MAX ? rows : INT32_MAX), 1, (unsigned)count};
+    int used = 1 + head.view_count + count * (1 + head.view_count + head.rounded_count);
+    const void *kernel = rcvi_interpret_kernel(head.is_double, table->has_sums, used);
+    return rcvi_cuda_check(cudaLaunchKernel(kernel, grid, block, arguments, (size_t)launch.shared, stream),
+                           "launching an interpreted map");
+}
+
 static rcv_status launch_map(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, cudaStream_t stream) {
     const rcvi_cuda_kernel *kernel = &p->engine->kernels[members[0].ready->kernel];
     const rcvi_map_shape *shape = &kernel->shape;
+    if (!kernel->source) return launch_interpreted(p, members, count, stream);
     bool tiled = shape->map->product_count > 0;
     int threads = tiled ? rcvi_tile_threads(shape) : shape->row_threads ? shape->row_threads : THREADS;
     dim3 block = {.x = (unsigned)threads, .y = 1, .z = 1};
@@ -131,10 +164,12 @@ static rcv_status launch_map(const rcvi_cuda_pass *p, const rcvi_cuda_due *membe
 
 /* ---- other steps ---- */
 
-/* Whether the step adds to its output. It stores gradients that it alone writes where the call overwrites them. */
+/* Whether the step adds to its output. It stores gradients that it alone writes where the call overwrites them, or where they are sums that
+ * every call begins again. */
 static bool adds(const rcvi_cuda_pass *p, const rcvi_step *step) {
-    bool gradient = p->engine->program->buffers[step->out.buffer].role == RCVI_DPARAMETERS;
-    return step->accumulate && !(gradient && p->engine->covers && p->binding->overwrite);
+    const rcvi_buffer *out = &p->engine->program->buffers[step->out.buffer];
+    bool overwrites = p->binding->overwrite || out->replaces == RCVI_DPARAMETERS;
+    return step->accumulate && !(rcvi_buffer_is_gradient(out) && p->engine->covers && overwrites);
 }
 
 static rcv_status launch_split(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const void *start, bool stores,
@@ -142,17 +177,18 @@ static rcv_status launch_split(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, 
     const rcvi_engine *e = p->engine;
     const rcvi_split_gemm *split = d->ready->split;
     char *a = rcvi_cuda_slot(p, d), *b = rcvi_cuda_of_stream(p, e->split_b, e->split_b_bytes, stream_index);
-    if (!rcvi_cuda_is_in_slot(p, d)) RCVI_TRY(rcvi_split_gemm_split_a(split, address(p, d, &d->step->a), a, stream));
+    int64_t length = rcvi_cuda_product_length(d);
+    if (!rcvi_cuda_is_in_slot(p, d))
+        RCVI_TRY(rcvi_split_gemm_split_a(split, length, address(p, d, &d->step->a), a, stream));
     p->slots[rcvi_cuda_slot_of(p, d)] = d->ready->operand;
-    RCVI_TRY(rcvi_split_gemm_split_b(split, address(p, d, &d->step->b), b, stream));
-    return rcvi_split_gemm_run(split, a, b, start, stores, out, rcvi_cuda_workspace(p, stream_index), stream);
+    RCVI_TRY(rcvi_split_gemm_split_b(split, length, address(p, d, &d->step->b), b, stream));
+    return rcvi_split_gemm_run(split, length, a, b, start, stores, out, rcvi_cuda_workspace(p, stream_index), stream);
 }
 
 static rcv_status launch_gemm(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, int stream_index, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     void *out = address(p, d, &s->out);
     if (!out) return RCV_OK; /* the caller left the gradient out */
-    bool last = s->time.timed && d->span < s->time.span;
     char *workspace = rcvi_cuda_workspace(p, stream_index);
     const void *start = s->gemm.start ? address(p, d, s->gemm.start) : NULL;
     if (s->gemm.start && d->ready->adds_start)
@@ -161,10 +197,10 @@ static rcv_status launch_gemm(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, i
                       "starting a product");
     bool stores = s->accumulate && !adds(p, s);
     if (d->ready->split) return launch_split(p, d, start, stores, out, stream_index, stream);
-    const rcvi_cuda_gemm *gemm = last ? d->ready->last_gemm : d->ready->gemm;
+    int64_t length = rcvi_cuda_product_length(d);
+    const rcvi_cuda_gemm *gemm = rcvi_cuda_gemm_for(d->ready, &p->engine->program->steps[d->index], length);
     const void *a = operand(p, d, &s->a), *b = operand(p, d, &s->b);
-    RCVI_TRY(stores ? rcvi_cuda_gemm_store(gemm, a, b, out, workspace, stream)
-                    : rcvi_cuda_gemm_run(gemm, a, b, start, out, workspace, stream));
+    RCVI_TRY(rcvi_cuda_gemm_run_length(gemm, length, a, b, start, stores, out, workspace, stream));
     if (!rcvi_cuda_has_rounded(p->engine, s->out.buffer)) return RCV_OK;
     for (int64_t b = 0; b < s->gemm.batch; b++) {
         rcvi_matrix from = matrix(p, d, &s->out, false), to = from;
@@ -231,7 +267,7 @@ static cudaError_t launch_mask(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, 
     const rcvi_step *s = d->step;
     if (s->kind == RCVI_STEP_LIVE)
         return rcvi_cuda_mark_live(stream, s->rows, s->columns, address(p, d, &s->a), address(p, d, &s->out));
-    return rcvi_cuda_mark_boundaries(stream, s->rows, s->columns, address(p, d, &s->a), order_of(p),
+    return rcvi_cuda_mark_boundaries(stream, s->rows, s->columns, address(p, d, &s->a), order_in(p, &s->a),
                                      address(p, d, &s->b), address(p, d, &s->out));
 }
 
@@ -243,7 +279,11 @@ static rcv_status launch_plain(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, 
         return rcvi_cuda_check(launch_mask(p, d, stream), "making a mask");
     if (!out.at) return RCV_OK; /* the caller left the output out */
     switch (s->kind) {
-    case RCVI_STEP_COPY: error = rcvi_cuda_copy(stream, d->rows, s->columns, out, matrix(p, d, &s->a, false)); break;
+    case RCVI_STEP_COPY:
+        error = s->accumulate && !p->binding->overwrite
+                    ? rcvi_cuda_add(stream, d->rows, s->columns, out, matrix(p, d, &s->a, false))
+                    : rcvi_cuda_copy(stream, d->rows, s->columns, out, matrix(p, d, &s->a, false));
+        break;
     case RCVI_STEP_FILL: error = rcvi_cuda_fill(stream, d->rows, s->columns, out, s->fill.number); break;
     case RCVI_STEP_SELECT:
         error = rcvi_cuda_select(stream, d->rows, s->columns, address(p, d, &s->mask), s->mask.row, out,
@@ -251,8 +291,8 @@ static rcv_status launch_plain(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, 
         break;
     case RCVI_STEP_DROPOUT:
         error = rcvi_cuda_dropout(stream, d->rows, s->columns, s->dropout.probability, s->dropout.salt,
-                                  s->dropout.period, p->engine->program->options.batch, &p->binding->shard,
-                                  (const uint64_t *)(void *)(p->scratch + p->engine->seed), order_of(p), out,
+                                  s->dropout.period, p->program->sizes.batch, &p->binding->shard,
+                                  (const uint64_t *)(void *)(p->worker->kept + p->engine->seed), order_of(p), out,
                                   matrix(p, d, &s->a, false));
         break;
     case RCVI_STEP_COMMUNICATE:
@@ -290,15 +330,16 @@ rcv_status rcvi_cuda_launch_members(const rcvi_cuda_pass *p, const rcvi_cuda_due
 }
 
 rcv_status rcvi_cuda_round_inputs(const rcvi_cuda_pass *p, cudaStream_t stream) {
-    const rcvi_program *program = p->engine->program;
+    const rcvi_program *program = p->program;
     for (size_t b = 0; b < program->buffer_count; b++) {
         const rcvi_buffer *buffer = &program->buffers[b];
         bool given = buffer->role == RCVI_X || buffer->role == RCVI_PARAMETERS;
         if (!given || !rcvi_cuda_has_rounded(p->engine, (int)b)) continue;
         if (buffer->role == RCVI_PARAMETERS && p->binding->same_parameters) continue;
+        if (buffer->role == RCVI_X && p->binding->only_prepares) continue;
         rcvi_matrix from = {.at = p->worker->buffers[b], .row = buffer->count, .column = 1, .type = p->engine->real};
         rcvi_matrix to = from;
-        to.at = p->scratch + p->engine->rounded[b];
+        to.at = rcvi_cuda_rounded_copy(p->worker, p->scratch, (int)b);
         to.type = p->engine->narrow;
         RCVI_CUDA_TRY(rcvi_cuda_copy(stream, 1, buffer->count, to, from), "rounding the input");
     }

@@ -8,6 +8,10 @@ rcvi_cuda_type rcvi_cuda_type_of(const rcvi_engine *engine, const rcvi_view *vie
     case RCVI_REAL: return engine->real;
     case RCVI_PACKED:
     case RCVI_ACTIVATION: return engine->narrow;
+    case RCVI_AS_FLOAT32: return RCVI_F32;
+    case RCVI_AS_FLOAT64: return RCVI_F64;
+    case RCVI_AS_FLOAT16: return RCVI_F16;
+    case RCVI_AS_BFLOAT16: return RCVI_BF16;
     case RCVI_BYTE: return RCVI_U8;
     default: return RCVI_I64;
     }
@@ -151,7 +155,9 @@ static void find_stand_ins(rcvi_engine *e) {
         if ((!from && !to) || !is_whole(program, step, &step->a) || !is_whole(program, step, &step->out)) continue;
         int own = from ? step->out.buffer : step->a.buffer, theirs = from ? step->a.buffer : step->out.buffer;
         const rcvi_buffer *buffer = &program->buffers[own];
-        if (buffer->role != RCVI_ARENA || buffer->element != RCVI_REAL || rcvi_cuda_has_rounded(e, own)) continue;
+        bool alike = rcvi_cuda_type_of(e, &step->a) == rcvi_cuda_type_of(e, &step->out);
+        if (buffer->role != RCVI_ARENA || !alike || rcvi_cuda_has_rounded(e, own)) continue;
+        if (program->buffers[theirs].is_batch_major) continue;
         if (is_only_writer(program, step, from ? own : theirs)) e->stand_ins[own] = theirs;
     }
 }
@@ -182,8 +188,10 @@ static bool may_store_gradients(const rcvi_program *program) {
         if (step->kind == RCVI_STEP_LOOP && i >= loop_end) loop_end = i + 1 + (size_t)step->loop.body;
         int count = rcvi_step_accesses(step, accesses);
         bool touches = false;
-        for (int k = 0; k < count; k++) touches |= program->buffers[accesses[k].view->buffer].role == RCVI_DPARAMETERS;
-        if (!touches || step->when == RCVI_WHEN_OVERWRITING || step->kind == RCVI_STEP_COMMUNICATE) continue;
+        for (int k = 0; k < count; k++) touches |= rcvi_buffer_is_gradient(&program->buffers[accesses[k].view->buffer]);
+        bool clears = step->when == RCVI_WHEN_OVERWRITING || step->when == RCVI_WHEN_ADDING;
+        bool converts = step->kind == RCVI_STEP_COPY && step->accumulate;
+        if (!touches || clears || converts || step->kind == RCVI_STEP_COMMUNICATE) continue;
         if (i < loop_end || !find_gradient_range(step, &first, &end)) return false;
         for (size_t j = program->forward_count; j < i; j++) {
             const rcvi_step *other = &program->steps[j];
@@ -208,6 +216,7 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *e) {
     e->streams = program->rungs.streams > 1 ? (int)program->rungs.streams : 1;
     e->ready = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->ready);
     e->rounded = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->rounded);
+    e->rounded_is_kept = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->rounded_is_kept);
     e->transposed = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->transposed);
     e->padded = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->padded);
     e->stand_ins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->stand_ins);

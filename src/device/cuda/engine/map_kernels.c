@@ -1,4 +1,4 @@
-/* Maps: the shape of a step's kernel (types, vectors, tile, members of a launch), and its source. */
+/* Maps: the shape of a step's kernel (types, vectors, tile, members of a launch), and its source, or its table. */
 #include "device/cuda/engine/engine.h"
 #include "device/cuda/engine/tuning.h"
 
@@ -151,7 +151,7 @@ rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, const rcvi
                               .tile_rows = tile_rows,
                               .tile_units = units_of(e, step, tile_rows, members),
                               .stages = RCVI_TUNED_STAGES};
-    if (rcvi_map_has_sums(map)) RCVI_TRY(shape_rows(step, shape));
+    if (rcvi_map_has_sums(map) && !e->program->rungs.interpret) RCVI_TRY(shape_rows(step, shape));
     while (shape->members > 1 && rcvi_map_words(shape) > RCVI_MAX_WORDS) shape->members--;
     if (rcvi_map_words(shape) > RCVI_MAX_WORDS)
         return rcvi_fail(RCV_UNSUPPORTED, "a map of this cell has more operands than a kernel takes");
@@ -159,28 +159,34 @@ rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, const rcvi
     return RCV_OK;
 }
 
-/* The step's kernel. Steps whose sources are equal share one. */
+/* Whether two steps may have this kernel: by source, or by table. */
+static bool are_equal(const rcvi_cuda_kernel *a, const rcvi_cuda_kernel *b) {
+    if (a->source) return b->source && !strcmp(a->source, b->source);
+    return !b->source && a->shape.members == b->shape.members && rcvi_map_tables_equal(&a->table, &b->table);
+}
+
+/* The step's kernel. Steps whose kernels are equal share one. */
 rcv_status rcvi_cuda_prepare_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_ready *ready) {
     const rcvi_program *program = e->program;
     bool backward = (size_t)(step - program->steps) >= program->forward_count;
     const rcvi_step *first = program->steps + (backward ? program->forward_count : 0);
-    size_t count = backward ? program->step_count - program->forward_count : program->forward_count;
-    rcvi_map_shape shape;
-    char *source = NULL;
-    RCVI_TRY(rcvi_cuda_shape_map(e, step, first, count, ready, &shape));
-    shape.counted = rcvi_cuda_is_counted(e, step);
-    RCVI_TRY(rcvi_map_source(e->context, &shape, &source));
-    for (size_t k = 0; k < e->kernel_count; k++) {
-        if (strcmp(e->kernels[k].source, source)) continue;
-        ready->kernel = (int)k;
-        rcvi_free(e->context, source);
-        return RCV_OK;
+    size_t count = backward ? program->step_count - program->forward_count : program->forward_count, k = 0;
+    rcvi_cuda_kernel kernel = {.source = NULL};
+    RCVI_TRY(rcvi_cuda_shape_map(e, step, first, count, ready, &kernel.shape));
+    kernel.shape.counted = rcvi_cuda_is_counted(e, (size_t)(step - program->steps));
+    if (program->rungs.interpret)
+        RCVI_TRY(rcvi_map_table_new(e->context, &kernel.shape, &kernel.table));
+    else
+        RCVI_TRY(rcvi_map_source(e->context, &kernel.shape, &kernel.source));
+    while (k < e->kernel_count && !are_equal(&e->kernels[k], &kernel)) k++;
+    ready->kernel = (int)k;
+    bool grown =
+        k < e->kernel_count || rcvi_grow(e->context, &e->kernels, &e->kernel_capacity, k + 1, sizeof *e->kernels);
+    if (k < e->kernel_count || !grown) {
+        rcvi_free(e->context, kernel.source);
+        rcvi_free(e->context, kernel.table.table);
+        return grown ? RCV_OK : RCV_NO_MEMORY;
     }
-    if (!rcvi_grow(e->context, &e->kernels, &e->kernel_capacity, e->kernel_count + 1, sizeof *e->kernels)) {
-        rcvi_free(e->context, source);
-        return RCV_NO_MEMORY;
-    }
-    e->kernels[e->kernel_count] = (rcvi_cuda_kernel){.shape = shape, .source = source};
-    ready->kernel = (int)e->kernel_count++;
+    e->kernels[e->kernel_count++] = kernel;
     return RCV_OK;
 }

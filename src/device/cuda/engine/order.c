@@ -11,9 +11,21 @@ typedef struct {
 
 static bool is_plain(const rcvi_program *program, int step) { return program->steps[step].kind != RCVI_STEP_LOOP; }
 
-/* Whether the step is a small copy, a small fill with zeros, or packs a matrix of the parameters: all of these may share a launch. */
-static bool is_move(const rcvi_step *step) {
-    bool small = step->rows * step->columns <= RCVI_TUNED_SHARED_MOVE || step->when == RCVI_WHEN_PARAMETERS_CHANGED;
+static bool is_batch_major(const rcvi_engine *e, const rcvi_view *view) {
+    return view->buffer != RCVI_NONE && e->program->buffers[view->buffer].is_batch_major;
+}
+
+/* Whether the step converts parameters: a row of any length, which tiles would cut into pieces of their own width. */
+static bool is_conversion(const rcvi_engine *e, const rcvi_step *step) {
+    return step->kind == RCVI_STEP_COPY && e->program->buffers[step->out.buffer].replaces;
+}
+
+/* Whether the step is a small copy, a small fill with zeros, or packs a matrix of the parameters: all of these may share a launch. Not
+ * with batch-major arrays, whose rows have another order, nor where it adds. */
+static bool is_move(const rcvi_engine *e, const rcvi_step *step) {
+    bool prepares = step->when == RCVI_WHEN_PARAMETERS_CHANGED && !is_conversion(e, step);
+    bool small = step->rows * step->columns <= RCVI_TUNED_SHARED_MOVE || prepares;
+    if (is_batch_major(e, &step->a) || is_batch_major(e, &step->out) || step->accumulate) return false;
     bool zeros = step->kind == RCVI_STEP_FILL && step->fill.number == 0;
     return step->kind == RCVI_STEP_PACK || ((step->kind == RCVI_STEP_COPY || zeros) && small);
 }
@@ -25,7 +37,8 @@ static bool is_sum(const rcvi_step *step) {
 
 static bool are_sums_alike(const rcvi_engine *e, const rcvi_step *a, const rcvi_step *b) {
     const rcvi_buffer *buffers = e->program->buffers;
-    if (!is_sum(a) || !is_sum(b) || buffers[a->out.buffer].role != buffers[b->out.buffer].role) return false;
+    const rcvi_buffer *out[] = {&buffers[a->out.buffer], &buffers[b->out.buffer]};
+    if (!is_sum(a) || !is_sum(b) || out[0]->role != out[1]->role || out[0]->replaces != out[1]->replaces) return false;
     return a->rows == b->rows && a->columns == b->columns && a->accumulate == b->accumulate &&
            rcvi_cuda_type_of(e, &a->a) == rcvi_cuda_type_of(e, &b->a);
 }
@@ -41,7 +54,7 @@ static bool may_move_together(const rcvi_engine *e, const rcvi_step *a, const rc
 static bool are_alike(const rcvi_engine *e, int x, int y) {
     const rcvi_step *a = &e->program->steps[x], *b = &e->program->steps[y];
     const rcvi_cuda_ready *p = &e->ready[x], *q = &e->ready[y];
-    if (is_move(a) && is_move(b)) return may_move_together(e, a, b);
+    if (is_move(e, a) && is_move(e, b)) return may_move_together(e, a, b);
     if (are_sums_alike(e, a, b)) return true;
     if (a->kind != RCVI_STEP_MAP || b->kind != RCVI_STEP_MAP || p->kernel != q->kernel || a->columns != b->columns ||
         p->view_count != q->view_count || p->pass_count != q->pass_count)
@@ -91,7 +104,7 @@ static rcv_status order_segment(orderer *o, int first, int end) {
             e->order[placed++] = i;
             const rcvi_step *step = &e->program->steps[i];
             bool map = step->kind == RCVI_STEP_MAP;
-            if (!merges || (!map && !is_move(step) && !is_sum(step))) continue;
+            if (!merges || (!map && !is_move(e, step) && !is_sum(step))) continue;
             int most = map            ? e->kernels[e->ready[i].kernel].shape.members
                        : is_sum(step) ? RCVI_MAX_SUMS
                                       : RCVI_MAX_MOVES;

@@ -19,15 +19,19 @@ static bool is_in_place(const rcvi_cuda_pass *p, const rcvi_step *step) {
 }
 
 static bool is_due(const rcvi_cuda_pass *p, int index, rcvi_cuda_due *d) {
-    const rcvi_step *step = &p->engine->program->steps[index];
+    const rcvi_step *step = &p->program->steps[index];
     const rcvi_binding *binding = p->binding;
+    d->index = (size_t)index;
     d->step = step;
+    d->views = p->worker->views[index];
     d->ready = &p->engine->ready[index];
     if (step->when == RCVI_WHEN_OVERWRITING && (!binding->overwrite || p->engine->covers)) return false;
+    if (step->when == RCVI_WHEN_ADDING && p->engine->covers) return false;
     if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return false;
     if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && binding->same_parameters) return false;
+    if (step->when != RCVI_WHEN_PARAMETERS_CHANGED && binding->only_prepares) return false;
     if (is_in_place(p, step) || p->worker->dead[index]) return false;
-    if (!rcvi_step_is_due(p->engine->program, step, p->inner, p->outer, &d->time, &d->span)) return false;
+    if (!rcvi_step_is_due(p->program, step, p->inner, p->outer, &d->time, &d->span)) return false;
     bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
     d->rows = over_depth || !step->time.timed ? step->rows : step->rows / step->time.span * d->span;
     if (p->engine->is_short[index] && !p->engine->counts) d->rows = p->worker->rows.alive[rcvi_cuda_step_of(p, d)];
@@ -39,10 +43,10 @@ static bool is_due(const rcvi_cuda_pass *p, int index, rcvi_cuda_due *d) {
 /* Groups of a level go to different streams; those that run beside loops, to any but the first. In a loop, steps over a chunk of time
  * go to other streams than steps of single time steps. */
 static int stream_of(const rcvi_cuda_pass *p, const rcvi_cuda_group *group) {
-    const rcvi_step *step = &p->engine->program->steps[p->engine->order[group->first]];
-    int streams = p->engine->streams;
+    int index = p->engine->order[group->first], streams = p->worker->streams.count;
+    const rcvi_step *step = &p->engine->program->steps[index];
     if (streams < 2) return 0;
-    if (rcvi_cuda_goes_beside(p->engine, step)) return 1 + group->place % (streams - 1);
+    if (rcvi_cuda_goes_beside(p->engine, (size_t)index)) return 1 + group->place % (streams - 1);
     return (group->place + (step->time.span > 1 && p->inside ? streams / 2 : 0)) % streams;
 }
 
@@ -68,7 +72,8 @@ static size_t find_touches(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, rcvi
         if (p->engine->padded[v->buffer]) length = rows * v->row;
         if (p->engine->transposed[v->buffer]) { /* its rows are not contiguous: all of it */
             start = 0;
-            length = p->engine->program->buffers[v->buffer].count;
+            length =
+                p->engine->program->buffers[v->buffer].count; /* of the largest call: so far apart its features are */
         }
         touches[found++] = (rcvi_touch){.low = (uintptr_t)(base + start * size),
                                         .high = (uintptr_t)(base + (start + length) * size),
@@ -91,7 +96,7 @@ static size_t find_all_touches(const rcvi_cuda_pass *p, const rcvi_cuda_due *mem
 
 /* The same of a loop that is one kernel, or a few: whole buffers of its steps. */
 static size_t find_loop_touches(const rcvi_cuda_pass *p, size_t loop, rcvi_touch *touches) {
-    const rcvi_program *program = p->engine->program;
+    const rcvi_program *program = p->program;
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     size_t found = 0;
     for (size_t i = loop + 1; i <= loop + (size_t)program->steps[loop].loop.body; i++) {
@@ -139,7 +144,7 @@ static rcv_status launch_on(const rcvi_cuda_pass *p, const rcvi_cuda_group *grou
 static bool may_be_deferred(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count) {
     if (p->deferred_count == RCVI_MAX_DEFERRED) return false;
     for (int m = 0; m < count; m++) {
-        if (!rcvi_cuda_goes_beside(p->engine, members[m].step)) return false;
+        if (!rcvi_cuda_goes_beside(p->engine, members[m].index)) return false;
     }
     return true;
 }
@@ -161,7 +166,7 @@ static rcv_status launch_deferred(rcvi_cuda_pass *p, const rcvi_touch *touches, 
 
 /* Launches all deferred groups beside the last launch on stream 0; `begun` was recorded before that. */
 static rcv_status launch_beside(rcvi_cuda_pass *p, cudaEvent_t begun) {
-    int others = p->engine->streams - 1;
+    int others = p->worker->streams.count - 1;
     for (int i = 0; i < p->deferred_count; i++) {
         int stream = 1 + i % others;
         if (i < others) RCVI_TRY(rcvi_streams_beside(&p->worker->streams, stream, begun));
@@ -176,7 +181,10 @@ static rcv_status launch_group(rcvi_cuda_pass *p, const rcvi_cuda_group *group) 
     rcvi_touch touches[RCVI_MAX_TOUCHES];
     int count = find_members(p, group, members);
     if (count == 0) return RCV_OK;
-    if (p->engine->streams < 2) return rcvi_cuda_launch_members(p, members, count, 0, p->worker->streams.handles[0]);
+    if (p->worker->streams.count < 2) {
+        bool beside = rcvi_cuda_goes_beside(p->engine, members[0].index);
+        return rcvi_cuda_launch_members(p, members, count, beside, p->worker->streams.handles[0]);
+    }
     if (may_be_deferred(p, members, count)) {
         p->deferred[p->deferred_count++] = group;
         return RCV_OK;
@@ -189,7 +197,7 @@ static rcv_status launch_group(rcvi_cuda_pass *p, const rcvi_cuda_group *group) 
 static rcv_status clear_buffers(rcvi_cuda_pass *p, size_t loop) {
     const rcvi_engine *e = p->engine;
     for (size_t b = 0; b < e->program->buffer_count; b++) {
-        const rcvi_buffer *buffer = &e->program->buffers[b];
+        const rcvi_buffer *buffer = &p->program->buffers[b];
         if (!e->is_cleared[b] || buffer->first != (int)loop) continue;
         size_t bytes = (size_t)buffer->count * rcvi_element_bytes(e->program, buffer->element);
         uintptr_t at = (uintptr_t)p->worker->buffers[b];
@@ -199,9 +207,9 @@ static rcv_status clear_buffers(rcvi_cuda_pass *p, size_t loop) {
         RCVI_TRY(rcvi_streams_enter(&p->worker->streams, 0, &touch, 1));
         RCVI_CUDA_TRY(cudaMemsetAsync(p->worker->buffers[b], 0, bytes, stream), "clearing a buffer");
         if (!rcvi_cuda_has_rounded(e, (int)b)) continue;
-        RCVI_CUDA_TRY(
-            cudaMemsetAsync(p->scratch + e->rounded[b], 0, (size_t)buffer->count * rcvi_cuda_bytes(e->narrow), stream),
-            "clearing a rounded copy");
+        RCVI_CUDA_TRY(cudaMemsetAsync(rcvi_cuda_rounded_copy(p->worker, p->scratch, (int)b), 0,
+                                      (size_t)buffer->count * rcvi_cuda_bytes(e->narrow), stream),
+                      "clearing a rounded copy");
     }
     return RCV_OK;
 }
@@ -213,22 +221,23 @@ static rcv_status launch_loop(rcvi_cuda_pass *p, size_t loop, int64_t around) {
     rcvi_touch touches[MOST_LOOP_TOUCHES];
     if (p->products && e->recurrences[loop]) return RCV_OK;
     cudaStream_t stream = w->streams.handles[0];
-    if (e->streams > 1) {
+    if (w->streams.count > 1) {
         size_t found = find_loop_touches(p, loop, touches);
         RCVI_TRY(e->persistent[loop] ? launch_deferred(p, touches, found) : launch_deferred(p, &everything, 1));
         RCVI_TRY(rcvi_streams_enter(&w->streams, 0, touches, found));
     }
-    if (!e->persistent[loop]) return rcvi_cuda_recurrences_launch(w, e->recurrences[loop], around, p->scratch, stream);
+    if (!e->persistent[loop])
+        return rcvi_cuda_recurrences_launch(w, e->recurrences[loop], w->recurrences[loop], around, p->scratch, stream);
     cudaEvent_t begun = w->begun[w->begun_count++ > 0];
-    RCVI_TRY(rcvi_persistent_launch(w, e->persistent[loop], p->scratch, begun, stream));
-    return e->streams > 1 && !p->inside ? launch_beside(p, begun) : RCV_OK;
+    RCVI_TRY(rcvi_persistent_launch(w, w->persistent[loop], p->scratch, begun, stream));
+    return w->streams.count > 1 && !p->inside ? launch_beside(p, begun) : RCV_OK;
 }
 
 static rcv_status launch_steps(rcvi_cuda_pass *p, size_t first, size_t end) {
     const rcvi_engine *e = p->engine;
     int64_t around = p->inner;
     for (size_t i = first; i < end;) {
-        const rcvi_step *step = &e->program->steps[i];
+        const rcvi_step *step = &p->program->steps[i];
         if (step->kind != RCVI_STEP_LOOP) {
             const rcvi_cuda_group *group = &e->groups[e->group_of[i]];
             RCVI_TRY(launch_group(p, group));
@@ -236,6 +245,10 @@ static rcv_status launch_steps(rcvi_cuda_pass *p, size_t first, size_t end) {
             continue;
         }
         size_t body_end = i + 1 + (size_t)step->loop.body;
+        if (p->binding->only_prepares) {
+            i = body_end;
+            continue;
+        }
         if (e->sorts) RCVI_TRY(clear_buffers(p, i));
         if (e->persistent[i] || e->recurrences[i]) {
             RCVI_TRY(launch_loop(p, i, around));
@@ -258,17 +271,32 @@ static rcv_status launch_steps(rcvi_cuda_pass *p, size_t first, size_t end) {
     return RCV_OK;
 }
 
+/* Finds the dead steps of a pass, unless the same arrays were left out as in the last such pass. */
+static void find_dead_steps(rcvi_worker *w, size_t first, size_t end) {
+    const rcvi_program *program = w->engine->program;
+    rcvi_cuda_absent *known = &w->absent[first > 0];
+    bool same = known->is_known;
+    for (size_t i = 0; i < program->external_count; i++) {
+        bool absent = !w->buffers[program->externals[i]];
+        same &= known->externals[i] == absent;
+        known->externals[i] = absent;
+    }
+    known->is_known = true;
+    if (!same) rcvi_program_find_dead_steps(program, w->buffers, first, end, w->needed, w->dead);
+}
+
 rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                             cudaStream_t stream) {
     int slots[RCVI_MAX_STREAMS] = {0};
     const char *only = getenv("RECURVE_ONLY"); /* for measurements: the results are then meaningless */
     rcvi_cuda_pass p = {.worker = worker,
                         .engine = worker->engine,
+                        .program = binding->program,
                         .binding = binding,
                         .scratch = scratch,
                         .slots = slots,
                         .products = only && !strcmp(only, "products")};
-    rcvi_program_find_dead_steps(worker->engine->program, worker->buffers, first, end, worker->needed, worker->dead);
+    find_dead_steps(worker, first, end);
     if (first == 0) RCVI_TRY(rcvi_cuda_round_inputs(&p, stream));
     worker->begun_count = 0;
     RCVI_TRY(rcvi_streams_begin(&worker->streams, stream));

@@ -15,6 +15,7 @@ _Static_assert((int)RCVI_MOST_STEPS >= (int)RCVI_MAX_MEMBERS && (int)RCVI_MOST_S
 typedef struct {
     rcvi_worker *worker;
     const rcvi_engine *engine;
+    const rcvi_program *program; /* at the sizes of the call */
     const rcvi_binding *binding;
     char *scratch;
     int *slots;           /* [streams] numbers of the split operands in the slots; 0: none */
@@ -29,14 +30,23 @@ typedef struct {
 
 /* A step of the program at one iteration, to be launched. */
 typedef struct {
-    const rcvi_step *step;
+    size_t index;            /* of the step */
+    const rcvi_step *step;   /* at the sizes of the call */
+    const rcvi_view **views; /* of a map, in the order of the engine's */
     const rcvi_cuda_ready *ready;
     int64_t time, span, rows; /* first time step, time steps, rows of its output */
 } rcvi_cuda_due;
 
 /* The time step of the sequence: of a reversed direction they are counted from the end. */
 static inline int64_t rcvi_cuda_step_of(const rcvi_cuda_pass *p, const rcvi_cuda_due *d) {
-    return d->step->direction ? p->engine->program->options.steps - 1 - d->time : d->time;
+    return d->step->direction ? p->program->sizes.steps - 1 - d->time : d->time;
+}
+
+/* Rows of a product, or its depth where `a` is transposed. */
+static inline int64_t rcvi_cuda_product_length(const rcvi_cuda_due *d) {
+    const rcvi_step *s = d->step;
+    if (!s->gemm.transpose_a) return d->rows;
+    return s->time.timed ? s->gemm.depth / s->time.span * d->span : s->gemm.depth;
 }
 
 /* A stream's workspace. */

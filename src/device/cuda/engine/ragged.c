@@ -1,6 +1,7 @@
 /* Sequences of different lengths. A run sorts them, the longest first. Then the sequences that have a time step are the first rows, and
  * maps inside of time loops compute only these (short steps). The caller's arrays are read and written through the order. Launched step
- * by step, the number of rows is an argument; in a graph, whose launches are fixed, kernels read it from memory.
+ * by step, the number of rows is an argument; in a graph, whose launches are fixed, kernels read it from memory, as they do where lengths lie
+ * in the device's memory.
  *
  * Rows that a short step leaves out keep their old contents. That is correct where they are read only by steps that leave out the same
  * rows, and by selections, which take their other operand there. A buffer with a place for every time step that is read as a whole, such
@@ -120,8 +121,8 @@ rcv_status rcvi_cuda_find_short(rcvi_engine *e) {
     bool *is_delicate = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *is_delicate);
     if (e->pool.failed) return RCV_NO_MEMORY;
     e->sorts = can_sort(program);
-    e->counts = e->sorts && program->rungs.graph;
-    e->has_alive = e->sorts && (program->rungs.graph || program->rungs.persistent);
+    e->counts = e->sorts && (program->rungs.graph || program->options.device_lengths);
+    e->has_alive = e->sorts && (e->counts || program->rungs.persistent);
     for (size_t i = 0; e->sorts && i < program->step_count; i++)
         e->is_short[i] = may_be_short(program, &program->steps[i]);
     for (bool changed = e->sorts; changed;) {
@@ -139,9 +140,7 @@ rcv_status rcvi_cuda_find_short(rcvi_engine *e) {
 
 rcv_status rcvi_cuda_rows_open(rcv_context *context, const rcvi_program *program, rcvi_cuda_rows *rows) {
     int64_t steps = program->options.steps, batch = program->options.batch;
-    *rows = (rcvi_cuda_rows){.steps = steps,
-                             .batch = batch,
-                             .order = rcvi_new(context, (size_t)batch, sizeof *rows->order),
+    *rows = (rcvi_cuda_rows){.order = rcvi_new(context, (size_t)batch, sizeof *rows->order),
                              .lengths = rcvi_new(context, (size_t)batch, sizeof *rows->lengths),
                              .alive = rcvi_new(context, (size_t)steps + 1, sizeof *rows->alive)};
     return rows->order && rows->lengths && rows->alive ? RCV_OK : RCV_NO_MEMORY;
@@ -155,17 +154,17 @@ void rcvi_cuda_rows_close(rcv_context *context, rcvi_cuda_rows *rows) {
 }
 
 /* Counting sort; sequences of one length keep their order. */
-void rcvi_cuda_rows_sort(rcvi_cuda_rows *rows, const int64_t *lengths) {
-    int64_t steps = rows->steps, *alive = rows->alive;
+void rcvi_cuda_rows_sort(rcvi_cuda_rows *rows, rcvi_sizes sizes, const int64_t *lengths) {
+    int64_t steps = sizes.steps, *alive = rows->alive;
     memset(alive, 0, ((size_t)steps + 1) * sizeof *alive);
-    for (int64_t b = 0; b < rows->batch; b++) alive[lengths[b] - 1]++;
+    for (int64_t b = 0; b < sizes.batch; b++) alive[lengths[b] - 1]++;
     for (int64_t t = steps - 1; t > 0; t--) alive[t - 1] += alive[t]; /* now: sequences longer than t - 1 */
-    for (int64_t b = rows->batch; b-- > 0;) { /* from the last: to the last free place of its length */
+    for (int64_t b = sizes.batch; b-- > 0;) { /* from the last: to the last free place of its length */
         int64_t place = --alive[lengths[b] - 1];
         rows->order[place] = b;
         rows->lengths[place] = lengths[b];
     }
     for (int64_t t = 0; t < steps; t++) alive[t] = 0;
-    for (int64_t b = 0; b < rows->batch; b++) alive[lengths[b] - 1]++;
+    for (int64_t b = 0; b < sizes.batch; b++) alive[lengths[b] - 1]++;
     for (int64_t t = steps - 1; t > 0; t--) alive[t - 1] += alive[t];
 }

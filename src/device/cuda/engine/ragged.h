@@ -6,7 +6,6 @@
 
 /* The sequences of one call, sorted by length, the longest first. */
 typedef struct rcvi_cuda_rows {
-    int64_t steps, batch;
     int64_t *order;   /* [batch] the caller's sequence at each row */
     int64_t *lengths; /* [batch] in this order */
     int64_t *alive;   /* [steps] sequences that have this step */
@@ -19,6 +18,7 @@ bool rcvi_cuda_is_by_row(const rcvi_buffer *buffer);
 
 rcv_status rcvi_cuda_rows_open(rcv_context *context, const rcvi_program *program, rcvi_cuda_rows *rows);
 void rcvi_cuda_rows_close(rcv_context *context, rcvi_cuda_rows *rows);
-void rcvi_cuda_rows_sort(rcvi_cuda_rows *rows, const int64_t *lengths);
+/* lengths: [sizes.batch], each at most sizes.steps. */
+void rcvi_cuda_rows_sort(rcvi_cuda_rows *rows, rcvi_sizes sizes, const int64_t *lengths);
 
 #endif

@@ -7,8 +7,7 @@ enum { CALLER_ALIGNMENT = 16 }; /* bytes */
 /* ---- the caller's arrays ---- */
 
 /* Whether the caller's array for this buffer overlaps another array of the call. */
-static bool is_shared(const rcvi_worker *w, int buffer) {
-    const rcvi_program *program = w->engine->program;
+static bool is_shared(const rcvi_worker *w, const rcvi_program *program, int buffer) {
     const rcvi_buffer *buffers = program->buffers;
     uintptr_t low = (uintptr_t)w->buffers[buffer];
     uintptr_t high = low + (uintptr_t)buffers[buffer].count * rcvi_element_bytes(program, buffers[buffer].element);
@@ -22,26 +21,42 @@ static bool is_shared(const rcvi_worker *w, int buffer) {
 }
 
 /* Uses the caller's dy and dx in place of their copies. */
-static void bind_stand_ins(rcvi_worker *w) {
+static void bind_stand_ins(rcvi_worker *w, const rcvi_program *program) {
     const rcvi_engine *e = w->engine;
     for (size_t b = 0; b < e->program->buffer_count; b++) {
         int theirs = e->stand_ins[b];
-        if (theirs != RCVI_NONE && w->buffers[theirs] && !is_shared(w, theirs)) w->buffers[b] = w->buffers[theirs];
+        if (theirs != RCVI_NONE && w->buffers[theirs] && !is_shared(w, program, theirs))
+            w->buffers[b] = w->buffers[theirs];
     }
 }
 
-static rcv_status bind(rcvi_worker *w, const rcvi_binding *binding, char *scratch) {
+/* The views of maps in the program of the run, which is the same in all of its calls. */
+static void find_views(rcvi_worker *w, const rcvi_program *program) {
+    const rcvi_view **at = w->view_table;
+    if (w->program == program) return;
+    w->program = program;
+    for (size_t i = 0; i < program->step_count; i++) {
+        w->views[i] = at;
+        if (program->steps[i].kind == RCVI_STEP_MAP && w->engine->ready[i].view_count)
+            at += rcvi_map_views(program->steps[i].map, at);
+    }
+}
+
+static rcv_status bind(rcvi_worker *w, const rcvi_binding *binding) {
+    w->kept = binding->kept;
     const rcvi_program *program = w->engine->program;
     for (size_t b = 0; b < program->buffer_count; b++) {
         const rcvi_buffer *buffer = &program->buffers[b];
-        bool vectors = buffer->role != RCVI_ARENA && buffer->element == RCVI_REAL;
+        bool vectors = buffer->role != RCVI_ARENA && buffer->element != RCVI_BYTE && buffer->element != RCVI_INDEX;
         w->buffers[b] = binding->buffers[b];
-        if (buffer->role == RCVI_LENGTHS) w->buffers[b] = scratch + w->engine->lengths;
+        if (buffer->role == RCVI_LENGTHS) w->buffers[b] = w->kept + w->engine->lengths;
         if (vectors && (uintptr_t)w->buffers[b] % CALLER_ALIGNMENT)
             return rcvi_fail(RCV_INVALID, "%s does not lie at a multiple of %d bytes, as data on a GPU must",
                              buffer->name, CALLER_ALIGNMENT);
     }
-    bind_stand_ins(w);
+    bind_stand_ins(w, binding->program);
+    find_views(w, binding->program);
+    rcvi_cuda_resize_loops(w, binding->program->sizes);
     return RCV_OK;
 }
 
@@ -56,32 +71,59 @@ static cudaError_t copy_numbers(const void *from, int64_t count, char *to, cudaS
     return cudaMemcpyAsync(to, from, (size_t)count * sizeof(int64_t), cudaMemcpyDeviceToDevice, stream);
 }
 
-/* The seed is in the scratch, where captured kernels read it at every launch; so are the lengths. */
-static rcv_status send_seed(rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
+/* The seed is in what is kept, where captured kernels and the backward pass read it; so are the lengths. */
+static rcv_status send_seed(rcvi_worker *w, const rcvi_binding *binding, cudaStream_t stream) {
     int64_t seed = (int64_t)binding->seed;
     if (!rcvi_net_is_random(w->engine->program->net)) return RCV_OK;
     return rcvi_cuda_check(
-        binding->seed_at ? copy_numbers(binding->seed_at, 1, scratch + w->engine->seed, stream)
-                         : rcvi_cuda_send_values(stream, &seed, 1, (int64_t *)(void *)(scratch + w->engine->seed)),
+        binding->seed_at ? copy_numbers(binding->seed_at, 1, w->kept + w->engine->seed, stream)
+                         : rcvi_cuda_send_values(stream, &seed, 1, (int64_t *)(void *)(w->kept + w->engine->seed)),
         "sending the seed");
 }
 
-static rcv_status send_lengths(rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
-    const rcvi_program *program = w->engine->program;
+static int64_t *kept_numbers(const rcvi_worker *w, size_t offset) { return (int64_t *)(void *)(w->kept + offset); }
+
+/* Lengths in the device's memory: the host knows neither them nor the order. */
+static rcv_status sort_lengths(const rcvi_worker *w, rcvi_sizes sizes, const int64_t *lengths, cudaStream_t stream) {
+    const rcvi_engine *e = w->engine;
+    const rcvi_sorting sorting = {.steps = sizes.steps,
+                                  .batch = sizes.batch,
+                                  .given = lengths,
+                                  .lengths = kept_numbers(w, e->lengths),
+                                  .order = e->sorts ? kept_numbers(w, e->rows_order) : NULL,
+                                  .alive = e->has_alive ? kept_numbers(w, e->alive) : NULL};
+    return rcvi_cuda_check(rcvi_cuda_sort_lengths(stream, &sorting), "sorting sequences by length");
+}
+
+static rcv_status send_lengths(rcvi_worker *w, const rcvi_binding *binding, cudaStream_t stream) {
+    const rcvi_program *program = binding->program;
+    const rcvi_sizes sizes = program->sizes;
     for (size_t i = 0; i < program->external_count; i++) {
         int b = program->externals[i];
         const int64_t *lengths = binding->buffers[b];
         if (program->buffers[b].role != RCVI_LENGTHS) continue;
+        if (program->options.device_lengths) return sort_lengths(w, sizes, lengths, stream);
         if (w->engine->sorts) {
-            rcvi_cuda_rows_sort(&w->rows, lengths);
+            rcvi_cuda_rows_sort(&w->rows, sizes, lengths);
             lengths = w->rows.lengths;
-            RCVI_TRY(send_numbers(w->rows.order, program->options.batch, scratch + w->engine->rows_order, stream));
+            RCVI_TRY(send_numbers(w->rows.order, sizes.batch, w->kept + w->engine->rows_order, stream));
             if (w->engine->has_alive)
-                RCVI_TRY(send_numbers(w->rows.alive, program->options.steps, scratch + w->engine->alive, stream));
+                RCVI_TRY(send_numbers(w->rows.alive, sizes.steps, w->kept + w->engine->alive, stream));
         }
-        RCVI_TRY(send_numbers(lengths, program->options.batch, scratch + w->engine->lengths, stream));
+        RCVI_TRY(send_numbers(lengths, sizes.batch, w->kept + w->engine->lengths, stream));
     }
     return RCV_OK;
+}
+
+/* A backward pass need not follow its forward pass: the order of its sequences is found again. Kernels read it from what is kept; the host
+ * needs it where it counts rows. */
+static void sort_again(rcvi_worker *w, const rcvi_binding *binding) {
+    const rcvi_program *program = binding->program;
+    for (size_t i = 0; w->engine->sorts && !w->engine->counts && i < program->external_count; i++) {
+        int b = program->externals[i];
+        if (program->buffers[b].role == RCVI_LENGTHS)
+            rcvi_cuda_rows_sort(&w->rows, program->sizes, binding->buffers[b]);
+    }
 }
 
 /* ---- calls that the caller captures ---- */
@@ -97,6 +139,11 @@ static rcv_status is_captured(cudaStream_t stream, bool *captured) {
     return RCV_OK;
 }
 
+bool rcvi_cuda_is_captured(void *stream) {
+    bool captured = false;
+    return is_captured(stream, &captured) || captured; /* a stream that cannot be asked is left alone */
+}
+
 /* Fails where a call cannot be captured: what the host decides in a call would be repeated unchanged, and what only a run's first call
  * does must have been done. */
 static rcv_status check_capture(const rcvi_worker *w, const rcvi_binding *binding, cudaStream_t stream) {
@@ -105,11 +152,12 @@ static rcv_status check_capture(const rcvi_worker *w, const rcvi_binding *bindin
         return rcvi_fail(RCV_INVALID,
                          "a run's first call on a stream cannot be captured: call it once on the same stream before");
     if (rcvi_net_is_random(program->net) && !binding->seed_at)
-        return rcvi_fail(
-            RCV_UNSUPPORTED,
-            "a captured call with dropout or zoneout would repeat its mask: give its seed in the GPU's memory");
-    if (program->options.lengths && !w->lengths_sent)
-        return rcvi_fail(RCV_UNSUPPORTED, "a captured call would repeat its lengths: send them before every call");
+        return rcvi_fail(RCV_UNSUPPORTED, "a captured call with dropout or zoneout would repeat its mask: give its "
+                                          "seed in the GPU's memory, as seed_at");
+    if (program->options.lengths && !program->options.device_lengths && !w->lengths_sent)
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a captured call would repeat its lengths: give them in the GPU's memory, with "
+                         "plan option device_lengths");
     if (w->engine->sorts && !w->engine->counts)
         return rcvi_fail(RCV_UNSUPPORTED,
                          "a call whose launches depend on the lengths cannot be captured: plan with graph");
@@ -120,7 +168,8 @@ static rcv_status check_capture(const rcvi_worker *w, const rcvi_binding *bindin
 static rcv_status run_captured(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                                cudaStream_t stream) {
     RCVI_TRY(check_capture(w, binding, stream));
-    if (first == 0) RCVI_TRY(send_seed(w, binding, scratch, stream));
+    if (first == 0) RCVI_TRY(send_seed(w, binding, stream));
+    if (first == 0 && w->engine->program->options.device_lengths) RCVI_TRY(send_lengths(w, binding, stream));
     w->captured = true;
     return rcvi_cuda_launch(w, first, end, binding, scratch, stream);
 }
@@ -158,14 +207,16 @@ static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_bi
     cudaStream_t stream = binding->stream;
     bool captured = false;
     RCVI_TRY(check_fault(w));
-    RCVI_TRY(bind(w, binding, scratch));
+    RCVI_TRY(bind(w, binding));
     RCVI_TRY(is_captured(stream, &captured));
     if (captured) return run_captured(w, first, end, binding, scratch, stream);
     RCVI_TRY(wait_for_last_call(w, stream));
-    if (first == 0) RCVI_TRY(send_seed(w, binding, scratch, stream));
-    if (first == 0) RCVI_TRY(send_lengths(w, binding, scratch, stream));
+    bool begins = first == 0 && !binding->only_prepares;
+    if (begins) RCVI_TRY(send_seed(w, binding, stream));
+    if (begins) RCVI_TRY(send_lengths(w, binding, stream));
+    if (first > 0) sort_again(w, binding);
     if (!w->called) RCVI_TRY(clear_exchange(w, scratch, stream));
-    bool graph = w->engine->program->rungs.graph;
+    bool graph = w->engine->program->rungs.graph && !binding->only_prepares;
     RCVI_TRY(graph ? rcvi_cuda_launch_graph(w, first, end, binding, scratch, stream)
                    : rcvi_cuda_launch(w, first, end, binding, scratch, stream));
     RCVI_CUDA_TRY(cudaEventRecord(w->done, stream), "recording the end of a call");
@@ -196,17 +247,18 @@ rcv_status rcvi_cuda_reset_scratch(rcvi_worker *w, void *scratch, void *stream) 
     return status;
 }
 
-static rcv_status send_lengths_on(rcvi_worker *w, const rcvi_binding *binding, char *scratch) {
+static rcv_status send_lengths_on(rcvi_worker *w, const rcvi_binding *binding) {
+    w->kept = binding->kept;
     RCVI_TRY(wait_for_last_call(w, binding->stream));
-    RCVI_TRY(send_lengths(w, binding, scratch, binding->stream));
+    RCVI_TRY(send_lengths(w, binding, binding->stream));
     w->lengths_sent = true;
     return RCV_OK;
 }
 
-rcv_status rcvi_cuda_send_lengths(rcvi_worker *w, const rcvi_binding *binding, void *scratch) {
+rcv_status rcvi_cuda_send_lengths(rcvi_worker *w, const rcvi_binding *binding) {
     int before = 0;
     RCVI_TRY(rcvi_cuda_enter(w->engine->ordinal, &before));
-    rcv_status status = send_lengths_on(w, binding, scratch);
+    rcv_status status = send_lengths_on(w, binding);
     rcvi_cuda_leave(before);
     return status;
 }

@@ -24,13 +24,16 @@ void rcvi_cuda_lay_out_scratch(rcvi_engine *e) {
     const rcvi_program *program = e->program;
     size_t at = 0;
     find_sums_bytes(e);
-    e->seed = reserve(&at, sizeof(uint64_t));
-    e->lengths = reserve(&at, (size_t)program->options.batch * sizeof(int64_t));
-    e->rows_order = reserve(&at, (size_t)program->options.batch * sizeof(int64_t));
-    e->alive = reserve(&at, e->has_alive ? (size_t)program->options.steps * sizeof(int64_t) : 0);
+    e->seed = reserve(&e->kept, sizeof(uint64_t));
+    e->lengths = reserve(&e->kept, (size_t)program->options.batch * sizeof(int64_t));
+    e->rows_order = reserve(&e->kept, (size_t)program->options.batch * sizeof(int64_t));
+    e->alive = reserve(&e->kept, e->has_alive ? (size_t)program->options.steps * sizeof(int64_t) : 0);
     for (size_t b = 0; b < program->buffer_count; b++) {
+        const rcvi_buffer *buffer = &program->buffers[b];
+        e->rounded_is_kept[b] = buffer->kept || (buffer->role == RCVI_X && program->options.training);
         if (e->rounded[b] != SIZE_MAX)
-            e->rounded[b] = reserve(&at, (size_t)program->buffers[b].count * rcvi_cuda_bytes(e->narrow));
+            e->rounded[b] =
+                reserve(e->rounded_is_kept[b] ? &e->kept : &at, (size_t)buffer->count * rcvi_cuda_bytes(e->narrow));
     }
     e->workspace =
         reserve(&at, rcvi_cuda_align(e->workspace_bytes) + (size_t)(e->streams - 1) * rcvi_cuda_align(e->beside_bytes));

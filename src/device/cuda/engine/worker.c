@@ -26,26 +26,38 @@ void rcvi_cuda_worker_close(rcvi_worker *w) {
     if (entered) rcvi_cuda_leave(before);
     for (int i = 0; i < RCVI_MAX_GRAPHS; i++) rcvi_free(w->context, w->graphs[i].key);
     rcvi_free(w->context, w->buffers);
+    rcvi_pool_free(&w->pool);
+    rcvi_free(w->context, w->view_table);
+    rcvi_free(w->context, w->views);
     rcvi_free(w->context, w->key);
     rcvi_free(w->context, w->needed);
     rcvi_free(w->context, w->dead);
+    for (int i = 0; i < 2; i++) rcvi_free(w->context, w->absent[i].externals);
     rcvi_free(w->context, w);
 }
 
 static rcv_status create(rcvi_worker *w) {
     const rcvi_engine *e = w->engine;
     const rcvi_program *program = e->program;
-    w->key_count = program->external_count + 2 + sizeof(rcvi_shard) / sizeof(void *);
+    size_t views = 0;
+    for (size_t i = 0; i < program->step_count; i++) views += (size_t)e->ready[i].view_count;
+    w->view_table = rcvi_new(w->context, views + 1, sizeof *w->view_table);
+    w->views = rcvi_new(w->context, program->step_count, sizeof *w->views);
+    w->key_count = program->external_count + 5 + sizeof(rcvi_shard) / sizeof(void *);
     w->buffers = rcvi_new(w->context, program->buffer_count, sizeof *w->buffers);
     w->key = rcvi_new(w->context, w->key_count, sizeof *w->key);
     w->needed = rcvi_new(w->context, program->buffer_count, sizeof *w->needed);
     w->dead = rcvi_new(w->context, program->step_count, sizeof *w->dead);
-    bool failed = !w->buffers || !w->key || !w->needed || !w->dead;
+    for (int i = 0; i < 2; i++)
+        w->absent[i].externals = rcvi_new(w->context, program->external_count, sizeof *w->absent[i].externals);
+    bool failed = !w->buffers || !w->key || !w->needed || !w->dead || !w->view_table || !w->views ||
+                  !w->absent[0].externals || !w->absent[1].externals;
     for (int i = 0; i < RCVI_MAX_GRAPHS; i++) {
         w->graphs[i].key = rcvi_new(w->context, w->key_count, sizeof *w->key);
         failed |= !w->graphs[i].key;
     }
     if (failed) return RCV_NO_MEMORY;
+    RCVI_TRY(rcvi_cuda_open_loops(w));
     RCVI_CUDA_TRY(cudaEventCreateWithFlags(&w->done, cudaEventDisableTiming), "creating an event");
     for (int i = 0; i < 2; i++)
         RCVI_CUDA_TRY(cudaEventCreateWithFlags(&w->begun[i], cudaEventDisableTiming), "creating an event");
@@ -55,7 +67,7 @@ static rcv_status create(rcvi_worker *w) {
         RCVI_CUDA_TRY(cudaHostAlloc((void **)&w->fault, sizeof *w->fault, cudaHostAllocMapped), "allocating memory");
         *w->fault = 0;
     }
-    if (e->sorts) RCVI_TRY(rcvi_cuda_rows_open(w->context, program, &w->rows));
+    if (e->sorts && !program->options.device_lengths) RCVI_TRY(rcvi_cuda_rows_open(w->context, program, &w->rows));
     if (!e->vendor) return RCV_OK;
     w->vendor = atomic_exchange(e->vendor, NULL);
     if (!w->vendor) RCVI_TRY(rcvi_cudnn_new(program, &w->vendor));
@@ -69,6 +81,7 @@ rcv_status rcvi_cuda_worker_open(const rcvi_engine *engine, rcvi_worker **out) {
     if (!w) return RCV_NO_MEMORY;
     w->engine = engine;
     w->context = engine->context;
+    rcvi_pool_init(&w->pool, w->context);
     rcv_status status = rcvi_cuda_enter(engine->ordinal, &before);
     if (!status) {
         status = create(w);

@@ -71,7 +71,8 @@ static int64_t *find_cut(rcvi_cuda_gemm_shape *s) {
     int64_t piece = RCVI_GEMM_ALIGNMENT / (int64_t)rcvi_cuda_bytes(s->a);
     if (!is_large(s) || !is_aligned_throughout(rcvi_gemm_stored_out(s))) return NULL;
     int64_t *lengths[] = {s->transpose_a ? &s->rows : &s->depth, s->transpose_b ? &s->depth : &s->columns};
-    for (int i = 0; i < 2; i++) {
+    int count = s->transpose_a && s->transpose_b ? 1 : 2; /* runs may have less depth where a is transposed */
+    for (int i = 0; i < count; i++) {
         if (*lengths[i] % piece && *lengths[i] > piece) return lengths[i];
     }
     return NULL;

@@ -17,6 +17,7 @@
     F(MatmulDescSetAttribute)                                                                                          \
     F(MatrixLayoutCreate)                                                                                              \
     F(MatrixLayoutDestroy)                                                                                             \
+    F(MatrixLayoutInit_internal)                                                                                       \
     F(MatrixLayoutSetAttribute)                                                                                        \
     F(MatmulPreferenceCreate)                                                                                          \
     F(MatmulPreferenceDestroy)                                                                                         \

@@ -38,23 +38,42 @@ rcvi_gemm_stored rcvi_gemm_stored_out(const rcvi_cuda_gemm_shape *s) {
                               s->row_out, s->step_out};
 }
 
-static rcv_status lay_out(const rcvi_cuda_gemm_shape *s, rcvi_gemm_stored m, cublasLtMatrixLayout_t *layout) {
+static cublasStatus_t set_batch(const rcvi_cuda_gemm_shape *s, rcvi_gemm_stored m, cublasLtMatrixLayout_t layout) {
+    int32_t batch = (int32_t)s->batch;
+    if (s->batch == 1) return CUBLAS_STATUS_SUCCESS;
+    if (batch != s->batch) return CUBLAS_STATUS_INVALID_VALUE;
+    cublasStatus_t status =
+        rcvi_cublaslt.call.MatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    return rcvi_cublaslt.call.MatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m.step,
+                                                       sizeof m.step);
+}
+
+/* Makes a layout in `memory`, or in memory of the library's where that is NULL. */
+static rcv_status lay_out(const rcvi_cuda_gemm_shape *s, rcvi_gemm_stored m, cublasLtMatrixLayoutOpaque_t *memory,
+                          cublasLtMatrixLayout_t *layout) {
     cudaDataType type;
     if (m.rows == 1 && m.row < m.columns) m.row = m.columns; /* there is no next row */
     if (m.row < m.columns || !data_type(m.type, &type))
         return rcvi_gemm_fail(s, CUBLAS_STATUS_INVALID_VALUE, "has no layout");
-    cublasStatus_t status =
-        rcvi_cublaslt.call.MatrixLayoutCreate(layout, type, (uint64_t)m.columns, (uint64_t)m.rows, m.row);
-    if (status == CUBLAS_STATUS_SUCCESS && s->batch > 1) {
-        int32_t batch = (int32_t)s->batch;
-        status = batch == s->batch ? rcvi_cublaslt.call.MatrixLayoutSetAttribute(
-                                         *layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch)
-                                   : CUBLAS_STATUS_INVALID_VALUE;
-        if (status == CUBLAS_STATUS_SUCCESS)
-            status = rcvi_cublaslt.call.MatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                                 &m.step, sizeof m.step);
-    }
+    uint64_t rows = (uint64_t)m.columns, columns = (uint64_t)m.rows; /* as the library counts them */
+    cublasStatus_t status;
+    if (memory)
+        status =
+            rcvi_cublaslt.call.MatrixLayoutInit_internal(*layout = memory, sizeof *memory, type, rows, columns, m.row);
+    else
+        status = rcvi_cublaslt.call.MatrixLayoutCreate(layout, type, rows, columns, m.row);
+    if (status == CUBLAS_STATUS_SUCCESS) status = set_batch(s, m, *layout);
     return status == CUBLAS_STATUS_SUCCESS ? RCV_OK : rcvi_gemm_fail(s, status, "has no layout");
+}
+
+rcv_status rcvi_gemm_lay_out_length(const rcvi_cuda_gemm *gemm, int64_t length, rcvi_gemm_layouts *layouts) {
+    rcvi_cuda_gemm_shape s = gemm->shape;
+    cublasLtMatrixLayout_t layout;
+    *rcvi_gemm_length(&s) = length;
+    RCVI_TRY(lay_out(&s, s.transpose_out ? rcvi_gemm_stored_a(&s) : rcvi_gemm_stored_b(&s), &layouts->left, &layout));
+    RCVI_TRY(lay_out(&s, s.transpose_out ? rcvi_gemm_stored_b(&s) : rcvi_gemm_stored_a(&s), &layouts->right, &layout));
+    return lay_out(&s, rcvi_gemm_stored_out(&s), &layouts->out, &layout);
 }
 
 cublasStatus_t rcvi_gemm_set_start(cublasLtMatmulDesc_t product, const void *start) {
@@ -95,7 +114,7 @@ rcv_status rcvi_gemm_describe(rcvi_cuda_gemm *gemm) {
             rcvi_cublaslt.call.MatmulDescSetAttribute(gemm->product, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right);
     if (status == CUBLAS_STATUS_SUCCESS && s->starts) status = describe_start(gemm->product, s->out);
     if (status != CUBLAS_STATUS_SUCCESS) return rcvi_gemm_fail(s, status, "has no descriptor");
-    RCVI_TRY(lay_out(s, s->transpose_out ? rcvi_gemm_stored_a(s) : rcvi_gemm_stored_b(s), &gemm->left));
-    RCVI_TRY(lay_out(s, s->transpose_out ? rcvi_gemm_stored_b(s) : rcvi_gemm_stored_a(s), &gemm->right));
-    return lay_out(s, rcvi_gemm_stored_out(s), &gemm->out);
+    RCVI_TRY(lay_out(s, s->transpose_out ? rcvi_gemm_stored_a(s) : rcvi_gemm_stored_b(s), NULL, &gemm->left));
+    RCVI_TRY(lay_out(s, s->transpose_out ? rcvi_gemm_stored_b(s) : rcvi_gemm_stored_a(s), NULL, &gemm->right));
+    return lay_out(s, rcvi_gemm_stored_out(s), NULL, &gemm->out);
 }

@@ -76,53 +76,110 @@ static rcv_status run_empty(const rcvi_cuda_gemm_shape *s, bool add, void *out, 
 
 static bool is_aligned(const void *at, uint32_t alignment) { return (uintptr_t)at % alignment == 0; }
 
-static rcv_status multiply(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, bool add,
-                           void *out, void *workspace, cudaStream_t stream) {
+/* Arguments of a run. */
+typedef struct {
+    int64_t length; /* rows, or depth where a is transposed; 0: those of the shape */
+    const void *a, *b, *start;
+    bool add;
+    void *out, *workspace;
+    cudaStream_t stream;
+} call;
+
+/* The call of the rest of a product. */
+static call rest_of(const rcvi_cuda_gemm *gemm, call c) {
+    int64_t size = (int64_t)rcvi_cuda_bytes(gemm->shape.a), size_out = (int64_t)rcvi_cuda_bytes(gemm->shape.out);
+    c.a = (const char *)c.a + gemm->rest_a * size;
+    c.b = (const char *)c.b + gemm->rest_b * size;
+    if (c.start) c.start = (const char *)c.start + gemm->rest_start * size_out;
+    c.add |= gemm->rest_adds;
+    c.out = (char *)c.out + gemm->rest_out * size_out;
+    return c;
+}
+
+static cublasStatus_t call_library(const rcvi_cuda_gemm *gemm, const call *c, cublasLtMatrixLayout_t left_layout,
+                                   cublasLtMatrixLayout_t right_layout, cublasLtMatrixLayout_t out_layout) {
     static const float float_zero = 0, float_one = 1;
     static const double double_zero = 0, double_one = 1;
     const rcvi_cuda_gemm_shape *s = &gemm->shape;
-    if (gemm->empty) return run_empty(s, add, out, stream);
     bool is_double = s->a == RCVI_F64;
     const void *one = is_double ? (const void *)&double_one : &float_one;
     const void *zero = is_double ? (const void *)&double_zero : &float_zero;
-    const void *left = s->transpose_out ? a : b, *right = s->transpose_out ? b : a;
+    const void *left = s->transpose_out ? c->a : c->b, *right = s->transpose_out ? c->b : c->a;
     const uint32_t *needed = gemm->strict.alignment;
-    bool strict = is_aligned(left, needed[0]) && is_aligned(right, needed[1]) && is_aligned(out, needed[2]);
+    bool strict = is_aligned(left, needed[0]) && is_aligned(right, needed[1]) && is_aligned(c->out, needed[2]);
     const rcvi_gemm_method *method = strict ? &gemm->strict : &gemm->loose;
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     if (s->starts) {
         pthread_mutex_lock(&rcvi_cublaslt.lock);
-        status = rcvi_gemm_set_start(gemm->product, start);
+        status = rcvi_gemm_set_start(gemm->product, c->start);
     }
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = rcvi_cublaslt.call.Matmul(gemm->blas->handle, gemm->product, one, left, gemm->left, right, gemm->right,
-                                           add ? one : zero, out, gemm->out, out, gemm->out, &method->algorithm,
-                                           workspace, method->workspace, stream);
+        status = rcvi_cublaslt.call.Matmul(gemm->blas->handle, gemm->product, one, left, left_layout, right,
+                                           right_layout, c->add ? one : zero, c->out, out_layout, c->out, out_layout,
+                                           &method->algorithm, c->workspace, method->workspace, c->stream);
     if (s->starts) pthread_mutex_unlock(&rcvi_cublaslt.lock);
-    if (status != CUBLAS_STATUS_SUCCESS) return rcvi_gemm_fail(s, status, "fails");
-    if (!gemm->rest) return RCV_OK;
-    int64_t size = (int64_t)rcvi_cuda_bytes(s->a), size_out = (int64_t)rcvi_cuda_bytes(s->out);
-    return multiply(gemm->rest, (const char *)a + gemm->rest_a * size, (const char *)b + gemm->rest_b * size,
-                    start ? (const char *)start + gemm->rest_start * size_out : NULL, add || gemm->rest_adds,
-                    (char *)out + gemm->rest_out * size_out, workspace, stream);
+    return status;
 }
 
-static rcv_status run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, bool add, void *out,
-                      void *workspace, cudaStream_t stream) {
+static rcv_status run(const rcvi_cuda_gemm *gemm, call c);
+
+/* By another algorithm, for this length alone. */
+static rcv_status run_anew(const rcvi_cuda_gemm *gemm, call c) {
+    rcvi_cuda_gemm_shape shape = gemm->shape;
+    rcvi_cuda_gemm *other = NULL;
+    *rcvi_gemm_length(&shape) = c.length;
+    RCVI_TRY(rcvi_gemm_make(gemm->blas, &shape, 0, rcvi_cuda_gemm_workspace(gemm) - gemm->aside, &other));
+    c.length = 0;
+    rcv_status status = run(other, c);
+    rcvi_cuda_gemm_free(other);
+    return status;
+}
+
+static rcv_status multiply(const rcvi_cuda_gemm *gemm, call c) {
+    rcvi_cuda_gemm_shape s = gemm->shape;
+    int64_t *length = rcvi_gemm_length(&s);
+    if (gemm->empty) {
+        if (c.length) *length = c.length;
+        return run_empty(&s, c.add, c.out, c.stream);
+    }
+    if (!c.length || c.length == *length) {
+        cublasStatus_t status = call_library(gemm, &c, gemm->left, gemm->right, gemm->out);
+        if (status != CUBLAS_STATUS_SUCCESS) return rcvi_gemm_fail(&s, status, "fails");
+    } else {
+        rcvi_gemm_layouts layouts;
+        RCVI_TRY(rcvi_gemm_lay_out_length(gemm, c.length, &layouts));
+        if (call_library(gemm, &c, &layouts.left, &layouts.right, &layouts.out) != CUBLAS_STATUS_SUCCESS)
+            RCVI_TRY(run_anew(gemm, c));
+    }
+    return gemm->rest ? multiply(gemm->rest, rest_of(gemm, c)) : RCV_OK;
+}
+
+static rcv_status run(const rcvi_cuda_gemm *gemm, call c) {
     const rcvi_cuda_gemm_shape *s = &gemm->shape;
-    if (!gemm->aside) return multiply(gemm, a, b, start, add, out, workspace, stream);
-    RCVI_TRY(multiply(gemm, a, b, NULL, false, workspace, (char *)workspace + gemm->aside, stream));
+    if (!gemm->aside) return multiply(gemm, c);
+    call aside = c;
+    aside.start = NULL;
+    aside.add = false;
+    aside.out = c.workspace;
+    aside.workspace = (char *)c.workspace + gemm->aside;
+    RCVI_TRY(multiply(gemm, aside));
+    int64_t rows = c.length && !s->transpose_a ? c.length : gemm->rows;
     return rcvi_cuda_check(
-        rcvi_cuda_store_or_add(stream, gemm->rows, gemm->columns, add, out, gemm->row_out, workspace, s->row_out),
+        rcvi_cuda_store_or_add(c.stream, rows, gemm->columns, c.add, c.out, gemm->row_out, c.workspace, s->row_out),
         "copying a product to its place");
 }
 
 rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, void *out,
                               void *workspace, cudaStream_t stream) {
-    return run(gemm, a, b, start, gemm->shape.accumulate, out, workspace, stream);
+    return run(gemm, (call){0, a, b, start, gemm->shape.accumulate, out, workspace, stream});
 }
 
 rcv_status rcvi_cuda_gemm_store(const rcvi_cuda_gemm *gemm, const void *a, const void *b, void *out, void *workspace,
                                 cudaStream_t stream) {
-    return run(gemm, a, b, NULL, false, out, workspace, stream);
+    return run(gemm, (call){0, a, b, NULL, false, out, workspace, stream});
+}
+
+rcv_status rcvi_cuda_gemm_run_length(const rcvi_cuda_gemm *gemm, int64_t length, const void *a, const void *b,
+                                     const void *start, bool stores, void *out, void *workspace, cudaStream_t stream) {
+    return run(gemm, (call){length, a, b, start, !stores && gemm->shape.accumulate, out, workspace, stream});
 }

@@ -47,4 +47,10 @@ rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const v
 rcv_status rcvi_cuda_gemm_store(const rcvi_cuda_gemm *gemm, const void *a, const void *b, void *out, void *workspace,
                                 cudaStream_t stream);
 
+/* The same for fewer rows, or less depth where a is transposed, than the shape has: `length` of them. `stores`: a shape that accumulates
+ * overwrites out. The algorithm is that of the shape; where it does not take this length, another one is looked for, which takes
+ * some 100 microseconds. */
+rcv_status rcvi_cuda_gemm_run_length(const rcvi_cuda_gemm *gemm, int64_t length, const void *a, const void *b,
+                                     const void *start, bool stores, void *out, void *workspace, cudaStream_t stream);
+
 #endif

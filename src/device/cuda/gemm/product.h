@@ -17,7 +17,7 @@ typedef struct {
  * out^T = op(b)^T op(a)^T with our b as `left`. Where out is stored transposed, that is out = op(a) op(b) again, with our a as `left`
  * and each operand transposed once more. */
 struct rcvi_cuda_gemm {
-    const rcvi_cuda_blas *blas;
+    rcvi_cuda_blas *blas;
     rcvi_cuda_gemm_shape shape; /* as computed: may be deeper, wider or shorter than what was asked for (align.c) */
     bool empty;                 /* some length is 0: a sum over nothing */
     cublasLtMatmulDesc_t product;
@@ -51,6 +51,15 @@ rcv_status rcvi_gemm_fail(const rcvi_cuda_gemm_shape *shape, cublasStatus_t stat
 
 /* describe.c: the descriptors of `shape`. */
 rcv_status rcvi_gemm_describe(rcvi_cuda_gemm *gemm);
+/* The layouts of the same product with fewer rows or less depth, in memory of the caller's. */
+typedef struct {
+    cublasLtMatrixLayoutOpaque_t left, right, out;
+} rcvi_gemm_layouts;
+rcv_status rcvi_gemm_lay_out_length(const rcvi_cuda_gemm *gemm, int64_t length, rcvi_gemm_layouts *layouts);
+/* The length that rcvi_cuda_gemm_run_length changes. */
+static inline int64_t *rcvi_gemm_length(rcvi_cuda_gemm_shape *shape) {
+    return shape->transpose_a ? &shape->depth : &shape->rows;
+}
 /* Sets the row from which the sums start, for the next call of the library. */
 cublasStatus_t rcvi_gemm_set_start(cublasLtMatmulDesc_t product, const void *start);
 

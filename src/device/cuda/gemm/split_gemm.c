@@ -56,6 +56,9 @@ bool rcvi_split_gemm_pays(const rcvi_cuda_gemm_shape *s) {
 
 struct rcvi_split_gemm {
     rcv_context *context;
+    rcvi_cuda_gemm_shape shape;
+    int parts;
+    bool blocks;
     rcvi_split_gemm_layout layout;
     rcvi_cuda_gemm *gemms[RCVI_MAX_SPLIT_PRODUCTS]; /* NULL: the shape, and so the product, is that of the one before */
 };
@@ -77,6 +80,9 @@ rcv_status rcvi_split_gemm_new(rcv_context *context, rcvi_cuda_blas *blas, const
     rcvi_split_gemm *made = rcvi_new(context, 1, sizeof *made);
     if (!made) return RCV_NO_MEMORY;
     made->context = context;
+    made->shape = *shape;
+    made->parts = parts;
+    made->blocks = blocks;
     rcvi_split_gemm_layout *l = &made->layout;
     rcvi_split_gemm_lay_out(shape, parts, blocks, l);
     rcv_status status = RCV_OK;
@@ -119,24 +125,36 @@ static rcv_status split_operand(rcvi_split s, const void *from, void *to, cudaSt
     return rcvi_cuda_check(rcvi_cuda_split(stream, &s), "splitting an operand");
 }
 
-rcv_status rcvi_split_gemm_split_a(const rcvi_split_gemm *split, const void *a, void *to, cudaStream_t stream) {
-    return split_operand(split->layout.a, a, to, stream);
+/* The layout of a run with this length. */
+static rcvi_split_gemm_layout layout_of(const rcvi_split_gemm *split, int64_t length) {
+    rcvi_cuda_gemm_shape shape = split->shape;
+    rcvi_split_gemm_layout layout;
+    if (!length) return split->layout;
+    *(shape.transpose_a ? &shape.depth : &shape.rows) = length;
+    rcvi_split_gemm_lay_out(&shape, split->parts, split->blocks, &layout);
+    return layout;
 }
 
-rcv_status rcvi_split_gemm_split_b(const rcvi_split_gemm *split, const void *b, void *to, cudaStream_t stream) {
-    return split_operand(split->layout.b, b, to, stream);
+rcv_status rcvi_split_gemm_split_a(const rcvi_split_gemm *split, int64_t length, const void *a, void *to,
+                                   cudaStream_t stream) {
+    return split_operand(layout_of(split, length).a, a, to, stream);
 }
 
-rcv_status rcvi_split_gemm_run(const rcvi_split_gemm *split, const void *a, const void *b, const void *start,
-                               bool stores, void *out, void *workspace, cudaStream_t stream) {
-    const rcvi_split_gemm_layout *l = &split->layout;
+rcv_status rcvi_split_gemm_split_b(const rcvi_split_gemm *split, int64_t length, const void *b, void *to,
+                                   cudaStream_t stream) {
+    return split_operand(layout_of(split, length).b, b, to, stream);
+}
+
+rcv_status rcvi_split_gemm_run(const rcvi_split_gemm *split, int64_t length, const void *a, const void *b,
+                               const void *start, bool stores, void *out, void *workspace, cudaStream_t stream) {
+    const rcvi_split_gemm_layout l = layout_of(split, length);
     const rcvi_cuda_gemm *gemm = NULL;
-    for (int i = 0; i < l->count; i++) {
-        const uint16_t *left = (const uint16_t *)a + l->products[i].a, *right = (const uint16_t *)b + l->products[i].b;
+    for (int i = 0; i < l.count; i++) {
+        const uint16_t *left = (const uint16_t *)a + l.products[i].a, *right = (const uint16_t *)b + l.products[i].b;
+        const rcvi_cuda_gemm_shape *shape = &l.products[i].shape;
         if (split->gemms[i]) gemm = split->gemms[i];
-        RCVI_TRY(i == 0 && stores ? rcvi_cuda_gemm_store(gemm, left, right, out, workspace, stream)
-                                  : rcvi_cuda_gemm_run(gemm, left, right, l->products[i].shape.starts ? start : NULL,
-                                                       out, workspace, stream));
+        RCVI_TRY(rcvi_cuda_gemm_run_length(gemm, shape->transpose_a ? shape->depth : shape->rows, left, right,
+                                           shape->starts ? start : NULL, i == 0 && stores, out, workspace, stream));
     }
     return RCV_OK;
 }

@@ -42,11 +42,13 @@ size_t rcvi_split_gemm_workspace(const rcvi_split_gemm *split);
 size_t rcvi_split_gemm_bytes_a(const rcvi_split_gemm *split);
 size_t rcvi_split_gemm_bytes_b(const rcvi_split_gemm *split);
 
-/* These enqueue, and allocate nothing. */
-rcv_status rcvi_split_gemm_split_a(const rcvi_split_gemm *split, const void *a, void *to, cudaStream_t stream);
-rcv_status rcvi_split_gemm_split_b(const rcvi_split_gemm *split, const void *b, void *to, cudaStream_t stream);
+/* These enqueue, and allocate nothing. `length`: rows, or depth where a is transposed, at most those of the shape; 0: those. */
+rcv_status rcvi_split_gemm_split_a(const rcvi_split_gemm *split, int64_t length, const void *a, void *to,
+                                   cudaStream_t stream);
+rcv_status rcvi_split_gemm_split_b(const rcvi_split_gemm *split, int64_t length, const void *b, void *to,
+                                   cudaStream_t stream);
 /* Multiplies split operands. `stores`: a shape that accumulates overwrites out. */
-rcv_status rcvi_split_gemm_run(const rcvi_split_gemm *split, const void *a, const void *b, const void *start,
-                               bool stores, void *out, void *workspace, cudaStream_t stream);
+rcv_status rcvi_split_gemm_run(const rcvi_split_gemm *split, int64_t length, const void *a, const void *b,
+                               const void *start, bool stores, void *out, void *workspace, cudaStream_t stream);
 
 #endif

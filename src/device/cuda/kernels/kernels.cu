@@ -34,6 +34,17 @@ struct copying {
     }
 };
 
+struct adding {
+    rcvi_matrix to, a;
+    template <typename REAL, int V> __device__ void operator()(int64_t r, int64_t c, REAL (&x)[V]) const {
+        REAL there[V];
+        load(to, r, c, there);
+        load(a, r, c, x);
+#pragma unroll
+        for (int i = 0; i < V; i++) x[i] += there[i];
+    }
+};
+
 struct filling {
     double number;
     template <typename REAL, int V> __device__ void operator()(int64_t, int64_t, REAL (&x)[V]) const {
@@ -105,7 +116,7 @@ static bool is_narrow(const rcvi_matrix &m) {
 
 /* Whether the rows are contiguous. */
 static bool is_one_row(const rcvi_matrix &m, int64_t columns) {
-    return !m.order.of && ((!m.at && !m.rounded) || (m.row == columns && m.column == 1));
+    return !m.order.of && !m.order.steps && ((!m.at && !m.rounded) || (m.row == columns && m.column == 1));
 }
 
 /* Computes every element of `out` by the operation on `a` and `b`; operands that it has not are absent. */
@@ -135,7 +146,7 @@ static cudaError_t make(cudaStream_t stream, int64_t rows, int64_t columns, rcvi
     return start_each<float>(stream, rows, columns, v, out, operation);
 }
 
-static const rcvi_matrix absent = {NULL, 0, 0, RCVI_F32, NULL, RCVI_F32, {NULL, 0}, 0};
+static const rcvi_matrix absent = {NULL, 0, 0, RCVI_F32, NULL, RCVI_F32, {NULL, 0, 0}, 0};
 
 /* Copies `count` pieces of 16 bytes. A block takes RCVI_TUNED_COPY_PIECES times as many pieces as it has threads; a thread loads all of its
  * pieces before it stores one. */
@@ -170,6 +181,11 @@ extern "C" cudaError_t rcvi_cuda_copy(cudaStream_t stream, int64_t rows, int64_t
         return start(copy_pieces, grid, dim3(THREADS), stream, pieces, (const uint4 *)a.at, (uint4 *)out.at);
     }
     return make(stream, rows, columns, out, a, absent, false, copying{a});
+}
+
+extern "C" cudaError_t rcvi_cuda_add(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out,
+                                     rcvi_matrix a) {
+    return make(stream, rows, columns, out, a, absent, false, adding{out, a});
 }
 
 /* A thread takes V columns of RCVI_TUNED_ADD_ROWS rows, blockDim.y apart, and loads all of them before it stores one. */
@@ -253,7 +269,7 @@ static cudaError_t start_mark(cudaStream_t stream, int64_t steps, int64_t last, 
 
 extern "C" cudaError_t rcvi_cuda_mark_live(cudaStream_t stream, int64_t steps, int64_t batch, const int64_t *lengths,
                                            uint8_t *out) {
-    return start_mark(stream, steps, 0, batch, NULL, false, rcvi_order{NULL, batch}, lengths, out);
+    return start_mark(stream, steps, 0, batch, NULL, false, rcvi_order{NULL, batch, 0}, lengths, out);
 }
 
 extern "C" cudaError_t rcvi_cuda_mark_boundaries(cudaStream_t stream, int64_t steps, int64_t batch,

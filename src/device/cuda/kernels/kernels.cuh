@@ -79,9 +79,10 @@ __device__ inline void store_any(void *at, rcvi_cuda_type type, int64_t index, c
 
 /* Where row `row` lies. */
 __device__ inline int64_t ordered(const rcvi_order &order, int64_t row) {
-    if (!order.of) return row;
-    int64_t step = row / order.batch;
-    return step * order.batch + order.of[row - step * order.batch];
+    if (!order.of && !order.steps) return row;
+    int64_t step = row / order.batch, sequence = row - step * order.batch;
+    if (order.of) sequence = order.of[sequence];
+    return order.steps ? sequence * order.steps + step : step * order.batch + sequence;
 }
 
 /* As rcvi_shard_row. */

@@ -5,6 +5,7 @@
 #define RCVI_CUDA_KERNELS_H
 
 #include "base/random.h"
+#include "device/cuda/kernels/sort_lengths.h"
 #include "device/cuda/kernels/split.h"
 #include "device/cuda/kernels/types.h"
 
@@ -16,10 +17,12 @@
 extern "C" {
 #endif
 
-/* Sequence b of every `batch` rows is number of[b] in memory; `of` NULL: b. */
+/* Sequence b of every `batch` rows is number of[b] in memory; `of` NULL: b. Its rows of all `steps` steps lie one after the other; 0: each
+ * step has `batch` rows. */
 typedef struct {
     const int64_t *of;
     int64_t batch;
+    int64_t steps;
 } rcvi_order;
 
 typedef struct {
@@ -35,6 +38,8 @@ typedef struct {
 
 /* out = a, converted; rows may coincide with a's where they are the same view. */
 cudaError_t rcvi_cuda_copy(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, rcvi_matrix a);
+/* out = out + a, in double where one of them is, else in float. */
+cudaError_t rcvi_cuda_add(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, rcvi_matrix a);
 /* out (+)= a, [rows, columns] floats with so many from row to row; they do not overlap. */
 cudaError_t rcvi_cuda_store_or_add(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate, float *out,
                                    int64_t row_out, const float *a, int64_t row_a);
@@ -71,7 +76,9 @@ cudaError_t rcvi_cuda_reduce_rows(cudaStream_t stream, int64_t rows, int64_t col
 cudaError_t rcvi_cuda_stream_copy(cudaStream_t stream, size_t bytes, const void *a, const void *b, void *c);
 /* Writes values of the host as kernel arguments: unlike a copy it needs no pinned memory and does not wait. */
 cudaError_t rcvi_cuda_send_values(cudaStream_t stream, const int64_t *values, int64_t count, int64_t *to);
-/* out[rows, wide] = a[rows, columns], or a[columns, rows]^T, zeros from columns on: several in one launch. All that have an order have the same one. */
+/* Clamps lengths in device memory and sorts sequences by them, where there is an order; the host waits for nothing. */
+cudaError_t rcvi_cuda_sort_lengths(cudaStream_t stream, const rcvi_sorting *sorting);
+/* out[rows, wide] = a[rows, columns], or a[columns, rows]^T, zeros from columns on: several in one launch. All that have an order have the same one, without steps. */
 enum { RCVI_MAX_MOVES = 48 };
 typedef struct {
     int64_t rows, columns, wide;

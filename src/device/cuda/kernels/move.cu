@@ -230,6 +230,7 @@ static job make_job(const rcvi_move &m, int64_t first) {
 
 /* All ordered ones must have the same order. */
 static bool join_order(rcvi_order *order, const rcvi_order &other) {
+    if (other.steps) return false;
     if (!other.of) return true;
     if (!order->of) *order = other;
     return order->of == other.of && order->batch == other.batch;

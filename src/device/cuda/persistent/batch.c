@@ -47,12 +47,7 @@ rcv_status rcvi_persistent_cut_batch(const rcvi_engine *e, rcvi_persistent *p, i
     if (alternating_rows == RCVI_WARP_MMA_ROWS) p->tiles = p->slice / RCVI_WARP_MMA_ROWS;
     if (alternating_rows > RCVI_WARP_MMA_ROWS && p->tiles < 2 && p->slice >= 2 * alternating_rows) p->tiles = 2;
     p->tile = (int)rcvi_round_up((p->slice + p->tiles - 1) / p->tiles, 8);
-    int block = 0;
-    for (int s = 0; s < p->task_count; s++) {
-        p->tasks[s].first_block = block;
-        block += p->tasks[s].blocks * p->slices;
-    }
-    p->blocks = block;
+    p->blocks = (int)blocks * p->slices;
     return RCV_OK;
 }
 

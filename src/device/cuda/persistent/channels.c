@@ -13,7 +13,7 @@ typedef struct {
 
 static bool locate(const rcvi_engine *e, const rcvi_kernel_step *s, const rcvi_view *view, position *out) {
     const rcvi_step *step = s->step;
-    int64_t block = e->program->options.batch * view->row;
+    int64_t block = e->program->sizes.batch * view->row;
     if (view->row <= 0 || view->outer || view->column != 1) return false;
     out->column = (view->offset % view->row + view->row) % view->row;
     if (view->wrap) {

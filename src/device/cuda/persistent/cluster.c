@@ -122,7 +122,6 @@ static bool cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
     p->tile = (int)rcvi_round_up((p->slice + p->tiles - 1) / p->tiles, 8);
     if (p->exact) p->tile = rcvi_persistent_rows(e, p); /* FMA needs no multiple of 8 rows */
     p->blocks = p->cluster * p->slices * p->task_count;
-    for (int s = 0; s < p->task_count; s++) p->tasks[s].first_block = p->cluster * p->slices * s;
     rcvi_persistent_narrow_vector(p);
     return p->tiles <= MAX_TILES;
 }

@@ -11,6 +11,7 @@ typedef struct {
     const rcvi_persistent *p;
     char *scratch;
     uint64_t *words;
+    rcvi_sizes sizes; /* of the call */
 } argument_writer;
 
 static void put_argument(uint64_t *at, char *buffer, const rcvi_view *view, size_t size) {
@@ -26,7 +27,7 @@ static char *memory_of(const argument_writer *f, const rcvi_view *view) {
 
 static char *rounded_copy_of(const argument_writer *f, const rcvi_view *view) {
     if (view->buffer == RCVI_NONE || !rcvi_cuda_has_rounded(f->engine, view->buffer)) return NULL;
-    return f->scratch + f->engine->rounded[view->buffer];
+    return rcvi_cuda_rounded_copy(f->worker, f->scratch, view->buffer);
 }
 
 enum { STATES = 2 }; /* time steps of a ring */
@@ -95,10 +96,10 @@ static void put_rows(const argument_writer *f, const rcvi_kernel_step *s, uint64
     const rcvi_engine *e = f->engine;
     const rcvi_time *time = &s->step->time;
     bool turned = s->step->direction != 0;
-    int64_t first = turned ? e->program->options.steps - 1 - time->base : time->base, bytes = sizeof(int64_t);
-    at[0] = (uint64_t)(uintptr_t)(f->scratch + e->alive) + (uint64_t)(first * bytes);
+    int64_t first = turned ? f->sizes.steps - 1 - time->base : time->base, bytes = sizeof(int64_t);
+    at[0] = (uint64_t)(uintptr_t)(f->worker->kept + e->alive) + (uint64_t)(first * bytes);
     at[2] = (uint64_t)((turned ? -time->inner : time->inner) * bytes);
-    if (s->has_row_order) at[RCVI_ARGUMENT_WORDS] = (uint64_t)(uintptr_t)(f->scratch + e->rows_order);
+    if (s->has_row_order) at[RCVI_ARGUMENT_WORDS] = (uint64_t)(uintptr_t)(f->worker->kept + e->rows_order);
 }
 
 static void put_step(const argument_writer *f, const rcvi_kernel_step *s) {
@@ -118,7 +119,7 @@ static void put_step(const argument_writer *f, const rcvi_kernel_step *s) {
 static rcvi_tiling tile_slots(const argument_writer *f, const rcvi_channel *channel, int64_t from, int64_t slots) {
     const rcvi_persistent *p = f->p;
     const rcvi_view *view = channel->view;
-    int64_t batch = f->engine->program->options.batch, block = batch * view->row;
+    int64_t batch = f->sizes.batch, block = batch * view->row;
     int64_t slot = rcvi_persistent_slot(p, channel);
     char *rounded_copy = rounded_copy_of(f, view), *memory = rounded_copy ? rounded_copy : memory_of(f, view);
     rcvi_cuda_type type = rounded_copy ? f->engine->narrow : rcvi_cuda_type_of(f->engine, view);
@@ -172,16 +173,19 @@ static rcv_status tile_operands(const argument_writer *f, cudaStream_t stream) {
 rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persistent *p, char *scratch, cudaEvent_t begun,
                                   cudaStream_t stream) {
     uint64_t words[RCVI_MAX_PERSISTENT_WORDS];
-    argument_writer f = {worker, worker->engine, p, scratch, words};
-    memset(words, 0, p->words * sizeof *words);
+    argument_writer f = {worker, worker->engine, p, scratch, words, worker->program->sizes};
+    int slices = (int)((f.sizes.batch + p->slice - 1) / p->slice), blocks = 0; /* those that have sequences */
+    memset(words, 0, rcvi_persistent_parameter_words(p) * sizeof *words);
     words[0] = (uint64_t)p->iterations;
-    words[1] = (uint64_t)worker->engine->program->options.batch;
+    words[1] = (uint64_t)f.sizes.batch;
     words[2] = (uint64_t)(uintptr_t)worker->fault;
     words[3] = (uint64_t)(uintptr_t)(scratch + worker->engine->exchange + p->exchange_offset + p->streamed_offset);
+    words[4] = (uint64_t)p->task_count;
     for (int s = 0; s < p->task_count; s++) {
         const rcvi_task *task = &p->tasks[s];
         uint64_t *at = words + RCVI_HEADER_WORDS + RCVI_TASK_WORDS * s;
-        at[0] = (uint64_t)task->first_block;
+        at[0] = (uint64_t)blocks;
+        blocks += task->blocks * slices;
         at[1] = (uint64_t)task->variant;
         for (int k = 0; k < task->step_count; k++) {
             const rcvi_kernel_step *step = &p->steps[task->steps[k]];
@@ -196,7 +200,7 @@ rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persiste
     if (p->cluster)
         together = (cudaLaunchAttribute){.id = cudaLaunchAttributeClusterDimension,
                                          .val = {.clusterDim = {(unsigned)p->cluster, 1, 1}}};
-    cudaLaunchConfig_t launch = {.gridDim = {(unsigned)p->blocks, 1, 1},
+    cudaLaunchConfig_t launch = {.gridDim = {(unsigned)blocks, 1, 1},
                                  .blockDim = {p->cluster ? RCVI_CLUSTER_THREADS : RCVI_PERSISTENT_THREADS, 1, 1},
                                  .dynamicSmemBytes = p->shared_bytes,
                                  .stream = stream,

@@ -27,7 +27,7 @@ static rcv_status check_step(const rcvi_engine *e, const rcvi_step *step) {
                          "a persistent kernel takes maps and selections, but this plan's time loop has a %s",
                          rcvi_step_names[step->kind]);
     bool timed = step->time.timed && step->time.span == 1 && step->time.inner;
-    if (!timed || step->time.outer || step->rows != e->program->options.batch)
+    if (!timed || step->time.outer || step->rows != e->program->sizes.batch)
         return rcvi_persistent_refuse(
             "a persistent kernel goes through time step by step: give combine steps=1 or all steps");
     for (int p = 0; map && p < step->map->product_count; p++) {
@@ -41,7 +41,7 @@ static rcv_status check_step(const rcvi_engine *e, const rcvi_step *step) {
 
 /* Iterations at which 0 <= time < steps. */
 static void find_due(const rcvi_engine *e, const rcvi_step *step, int64_t iterations, rcvi_kernel_step *s) {
-    int64_t steps = e->program->options.steps, base = step->time.base, inner = step->time.inner;
+    int64_t steps = e->program->sizes.steps, base = step->time.base, inner = step->time.inner;
     int64_t first = inner > 0 ? -base : base - steps + 1, each = inner > 0 ? inner : -inner;
     s->low = first > 0 ? (first + each - 1) / each : 0;
     s->high = first + steps > 0 ? (first + steps + each - 1) / each : 0;
@@ -193,9 +193,15 @@ static rcv_status count_words(rcvi_persistent *p) {
     return RCV_OK;
 }
 
-/* Whether products are paired, and whether blocks form clusters. */
+size_t rcvi_persistent_parameter_words(const rcvi_persistent *p) {
+    enum { MULTIPLE = 1024 };
+    size_t words = (p->words + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+    return words < RCVI_MAX_PERSISTENT_WORDS ? words : RCVI_MAX_PERSISTENT_WORDS;
+}
+
+/* Whether products are paired, and whether blocks form clusters; whether only numbers are wanted, and no text. */
 typedef struct {
-    bool pairs, cluster;
+    bool pairs, cluster, only_numbers;
 } build_mode;
 
 static rcv_status build(rcvi_engine *e, rcvi_persistent *p, build_mode how) {
@@ -226,7 +232,8 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p, build_mode how) {
     if (p->cluster) rcvi_cluster_find_channels(p);
     RCVI_TRY(rcvi_persistent_lay_out_exchange(e, p));
     RCVI_TRY(count_words(p));
-    return rcvi_persistent_source(e->context, e, p);
+    p->pairs = how.pairs;
+    return how.only_numbers ? RCV_OK : rcvi_persistent_source(e->context, e, p);
 }
 
 void rcvi_persistent_describe(const rcvi_engine *e, const rcvi_persistent *p, rcvi_text *text) {
@@ -292,6 +299,11 @@ rcv_status rcvi_persistent_new(rcvi_engine *e, size_t loop, rcvi_persistent **ou
     rcvi_persistent_free(e->context, *out);
     *out = unpaired;
     return RCV_OK;
+}
+
+rcv_status rcvi_persistent_sample(rcvi_engine *e, const rcvi_persistent *like, rcvi_persistent **out) {
+    build_mode how = {.pairs = like->pairs, .cluster = like->cluster > 0, .only_numbers = true};
+    return try_build(e, (size_t)like->loop, how, out);
 }
 
 void rcvi_persistent_free(rcv_context *context, rcvi_persistent *p) {

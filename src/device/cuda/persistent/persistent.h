@@ -16,8 +16,8 @@
  * Residency: a task has ceil(columns / units) blocks of 64 rows of weights (units x products), and each slice of the batch has its own
  * blocks. All blocks run at once, one on a processor, by a cooperative launch, or there is no launch.
  *
- * Arguments are 64-bit words. Header: [0] iterations, [1] batch, [2] address of the fault word, [3] address of streamed weights. For every
- * task RCVI_TASK_WORDS: its first block, its variant, then for each step where its words begin (and, << 32, how many arguments it has). For
+ * Arguments are 64-bit words. Header: [0] iterations, [1] batch, [2] address of the fault word, [3] address of streamed weights,
+ * [4] tasks. For every task RCVI_TASK_WORDS: its first block, its variant, then for each step where its words begin (and, << 32, how many arguments it has). For
  * every step RCVI_STEP_WORDS: time at iteration 0, time per iteration, the first iteration at which it is due and the one after the last.
  * Then RCVI_ARGUMENT_WORDS for every argument:
  *
@@ -45,7 +45,7 @@
 enum {
     RCVI_PIPES = 2,
     RCVI_MAX_RING = 8, /* slots of a pipe's ring */
-    RCVI_HEADER_WORDS = 4,
+    RCVI_HEADER_WORDS = 5,
     RCVI_TASK_WORDS = 8,
     RCVI_STEP_WORDS = 4,
     RCVI_ARGUMENT_WORDS = 4,
@@ -151,7 +151,7 @@ typedef struct {
     int in_registers[RCVI_PIPES], in_shared[RCVI_PIPES]; /* chunks with weights there; others are streamed */
     int sender, ahead; /* in a cluster: the step (of `steps`) that sends, and iterations until that is read */
     bool from_memory;  /* in a cluster: the first operand is in memory before the loop */
-    int variant, first_block;
+    int variant;
     char *text; /* of the namespace of its variant */
 } rcvi_task;
 
@@ -182,6 +182,7 @@ struct rcvi_persistent {
     int streamed_chunks;            /* chunks of weights of a block that are copied in every time step */
     int vector, group, shared_weight_chunks, sum_buffers, blocks, arguments; /* group: most chunks of a group */
     bool by_rows, paired;  /* some steps are by rows; some products are paired */
+    bool pairs;            /* it was built with pairs where they are possible */
     bool *unread;          /* [buffers] nothing reads what the loop stores there, */
     bool *rounded_unread;  /* nor in its rounded copy */
     bool *transient;       /* or only products of the loop do before it ends */
@@ -197,6 +198,18 @@ struct rcvi_persistent {
 /* Makes the loop at this step one kernel, with its text; or a sentence that says why it cannot be one. */
 rcv_status rcvi_persistent_new(rcvi_engine *engine, size_t loop, rcvi_persistent **out);
 void rcvi_persistent_free(rcv_context *context, rcvi_persistent *persistent);
+
+/* ---- calls of other sizes: resize.c ---- */
+
+/* Builds the loop of `like` in the same way, without its text, at the sizes of the engine's program. */
+rcv_status rcvi_persistent_sample(rcvi_engine *engine, const rcvi_persistent *like, rcvi_persistent **out);
+/* Calls `number` for every number of it that depends on the sizes of a call, always in the same order. */
+void rcvi_persistent_numbers(rcvi_persistent *persistent, void (*number)(void *user, int64_t *at), void *user);
+/* A copy whose numbers can be changed, in the pool; all else is shared. NULL without memory. */
+rcvi_persistent *rcvi_persistent_copy(rcvi_pool *pool, const rcvi_persistent *persistent);
+
+/* Words of the kernel's parameter: those in use, rounded up so that loops with more or fewer layers have one kernel. */
+size_t rcvi_persistent_parameter_words(const rcvi_persistent *persistent);
 rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engine, rcvi_persistent *persistent);
 typedef struct rcvi_worker rcvi_worker;
 /* Launches it on this stream; `scratch` is laid out by the engine, the worker's buffers are bound. The event is recorded right before the

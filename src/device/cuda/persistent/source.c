@@ -41,8 +41,7 @@ static void add_macros(writer *w) {
     add_macro(w, "REAL_IS_DOUBLE", 0);
     add_macro(w, "ROW_THREADS", 0);
     add_macro(w, "VECTOR", p->vector);
-    add_macro(w, "WORDS", (int64_t)p->words);
-    add_macro(w, "TASKS", p->task_count);
+    add_macro(w, "WORDS", (int64_t)rcvi_persistent_parameter_words(p));
     add_macro(w, "SLICE", p->slice);
     add_macro(w, "TILE_ROWS", p->tile);
     add_macro(w, "SPLITS", p->depth_splits);

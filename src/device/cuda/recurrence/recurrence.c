@@ -241,6 +241,15 @@ static void cut_newton(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
 
 /* ---- preparing ---- */
 
+/* The text has strides for one sequence: rows are sequences, and what moves in time moves by whole batches. */
+static rcv_status check_sizes(const rcvi_engine *e, const rcvi_recurrence *r) {
+    int64_t batch = e->program->sizes.batch;
+    bool good = r->rows == batch;
+    for (int v = 0; good && v < r->map.operand_count; v++)
+        good = r->map.operands[v].stride % batch == 0 && r->map.operands[v].slot % batch == 0;
+    return good ? RCV_OK : rcvi_fail(RCV_UNSUPPORTED, "a recurrence needs a row for every sequence");
+}
+
 static rcv_status make(rcvi_engine *e, const rcvi_recurrence *r, rcvi_cuda_recurrence *c) {
     size_t operands = (size_t)r->map.operand_count, instructions = (size_t)r->map.instruction_count;
     c->r = r;
@@ -258,6 +267,7 @@ static rcv_status make(rcvi_engine *e, const rcvi_recurrence *r, rcvi_cuda_recur
         c->types[v] = rcvi_cuda_type_of(e, view);
         c->has_rounded[v] = rcvi_cuda_has_rounded(e, view->buffer);
     }
+    RCVI_TRY(check_sizes(e, r));
     RCVI_TRY(cut_scan(e, c));
     if (c->cut.form == RCVI_SCAN_CHANNELS) cut_newton(e, c);
     if (c->cut.form == RCVI_SCAN_CHANNELS) {
@@ -326,6 +336,7 @@ void rcvi_cuda_recurrences_tell(const rcvi_cuda_recurrences *list, rcvi_text *te
 typedef struct {
     const rcvi_worker *worker;
     const rcvi_cuda_recurrence *c;
+    const rcvi_recurrence *r; /* at the sizes of the call */
     char *scratch;
     cudaStream_t stream;
     int64_t first, count, outer;
@@ -343,7 +354,7 @@ static int64_t divide_up(int64_t count, int64_t each) { return (count + each - 1
 /* As struct RecurrenceArgs of recurrence.cuh; the kernel finds the slots of rings. */
 static void fill_words(const launch *l, uint64_t *words) {
     const rcvi_engine *e = l->worker->engine;
-    const rcvi_recurrence *r = l->c->r;
+    const rcvi_recurrence *r = l->r;
     int views = r->map.operand_count;
     for (int v = 0; v < views; v++) {
         const rcvi_view *view = &r->map.operands[v];
@@ -352,35 +363,42 @@ static void fill_words(const launch *l, uint64_t *words) {
         words[v] = at ? (uint64_t)(uintptr_t)(at + start * (int64_t)rcvi_cuda_bytes(l->c->types[v])) : 0;
         words[views + v] = 0;
         if (at && l->c->has_rounded[v])
-            words[views + v] = (uint64_t)(uintptr_t)(l->scratch + e->rounded[view->buffer] +
+            words[views + v] = (uint64_t)(uintptr_t)(rcvi_cuda_rounded_copy(l->worker, l->scratch, view->buffer) +
                                                      start * (int64_t)rcvi_cuda_bytes(e->narrow));
     }
     words[2 * views] = (uint64_t)(r->time.base + l->first * r->time.inner + l->outer * r->time.outer);
     words[2 * views + 1] = (uint64_t)l->count;
-    words[2 * views + 2] = (uint64_t)(uintptr_t)(l->scratch + e->scan_sums);
+    words[2 * views + 2] = (uint64_t)r->rows;
+    words[2 * views + 3] = (uint64_t)(uintptr_t)(l->scratch + e->scan_sums);
 }
 
 static rcv_status launch_loop(const launch *l, void *words) {
     const rcvi_scan_cut *cut = &l->c->cut;
-    int64_t across = divide_up(l->c->r->rows * l->c->r->columns / cut->vector, cut->threads);
-    int64_t down = l->c->r->carried_count ? 1 : divide_up(l->count, RCVI_TUNED_LOOP_POSITIONS);
+    int64_t across = divide_up(l->r->rows * l->r->columns / cut->vector, cut->threads);
+    int64_t down = l->r->carried_count ? 1 : divide_up(l->count, RCVI_TUNED_LOOP_POSITIONS);
     dim3 grid = {.x = (unsigned)across, .y = (unsigned)(down < MOST_GRID ? down : MOST_GRID), .z = 1};
     return start(l, 0, grid, cut->threads, (void *[]){words});
 }
 
+/* Chains of tiles: blocks of channels. */
+static int64_t chains_of(const launch *l) {
+    const rcvi_scan_cut *cut = &l->c->cut;
+    return divide_up(l->r->rows * l->r->columns / cut->vector, cut->lanes);
+}
+
 static rcv_status launch_three(const launch *l, void **values) {
     const rcvi_scan_cut *cut = &l->c->cut;
-    int64_t tiles = *(int64_t *)values[3], threads = cut->chains * cut->lanes;
-    RCVI_TRY(start(l, 0, grid_of(cut->chains * tiles), cut->threads, values));
+    int64_t tiles = *(int64_t *)values[3], chains = chains_of(l), threads = chains * cut->lanes;
+    RCVI_TRY(start(l, 0, grid_of(chains * tiles), cut->threads, values));
     RCVI_TRY(start(l, 1, grid_of(divide_up(threads, cut->threads)), cut->threads, values));
-    return start(l, 2, grid_of(cut->chains * tiles), cut->threads, values);
+    return start(l, 2, grid_of(chains * tiles), cut->threads, values);
 }
 
 static rcv_status launch_scan(const launch *l, void *words) {
     const rcvi_scan_cut *cut = &l->c->cut;
-    int64_t steps = l->count, tiles = tiles_of(cut, l->count), all = cut->chains * tiles;
+    int chains = (int)chains_of(l);
+    int64_t steps = l->count, tiles = tiles_of(cut, l->count), all = chains * tiles;
     int64_t most = (int64_t)l->worker->engine->processors * cut->blocks;
-    int chains = (int)cut->chains;
     char *head = l->scratch + l->worker->engine->scans, *after = head + RCVI_SCAN_HEAD;
     if (cut->form == RCVI_SCAN_NEWTON)
         return start(l, 0, grid_of(chains), cut->threads, (void *[]){words, &steps, &chains, &tiles});
@@ -391,17 +409,17 @@ static rcv_status launch_scan(const launch *l, void *words) {
 
 /* Adds the sums of tiles to what is there. */
 static rcv_status launch_sum(const launch *l, const uint64_t *words) {
-    const rcvi_recurrence *r = l->c->r;
+    const rcvi_recurrence *r = l->r;
     int views = r->map.operand_count;
-    uint64_t sums = words[2 * views + 2], to = words[r->carried[l->c->sum].read];
+    uint64_t sums = words[2 * views + 3], to = words[r->carried[l->c->sum].read];
     int64_t tiles = tiles_of(&l->c->cut, l->count), channels = r->rows * r->columns;
     return start(l, RCVI_RECURRENCE_KERNELS - 1, grid_of(divide_up(channels, RCVI_TUNED_SUM_THREADS)),
                  RCVI_TUNED_SUM_THREADS, (void *[]){&sums, &tiles, &channels, &to});
 }
 
 static rcv_status launch_one(launch *l) {
-    uint64_t words[2 * RCVI_MAX_OPERANDS + 3];
-    l->count = rcvi_recurrence_due(l->worker->engine->program, l->c->r, l->outer, &l->first);
+    uint64_t words[2 * RCVI_MAX_OPERANDS + 4];
+    l->count = rcvi_recurrence_due(l->worker->program, l->r, l->outer, &l->first);
     if (!l->count) return RCV_OK;
     fill_words(l, words);
     if (l->c->cut.form == RCVI_SCAN_CHANNELS) return launch_loop(l, words);
@@ -409,10 +427,12 @@ static rcv_status launch_one(launch *l) {
     return l->c->sum == RCVI_NONE ? RCV_OK : launch_sum(l, words);
 }
 
-rcv_status rcvi_cuda_recurrences_launch(const rcvi_worker *worker, const rcvi_cuda_recurrences *list, int64_t outer,
-                                        char *scratch, cudaStream_t stream) {
+rcv_status rcvi_cuda_recurrences_launch(const rcvi_worker *worker, const rcvi_cuda_recurrences *list,
+                                        const rcvi_recurrence *sized, int64_t outer, char *scratch,
+                                        cudaStream_t stream) {
     for (int i = 0; i < list->count; i++) {
-        launch l = {.worker = worker, .c = &list->all[i], .scratch = scratch, .stream = stream, .outer = outer};
+        launch l = {
+            .worker = worker, .c = &list->all[i], .r = &sized[i], .scratch = scratch, .stream = stream, .outer = outer};
         RCVI_TRY(launch_one(&l));
     }
     return RCV_OK;

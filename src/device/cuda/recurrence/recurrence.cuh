@@ -15,7 +15,7 @@ template <typename T> INLINE REAL value(const Single<T> &single, int) { return (
 /* VIEWS addresses; those of rounded copies of what is written; the time of the first position; the number of positions. */
 struct RecurrenceArgs {
     unsigned long long at[VIEWS], rounded[VIEWS];
-    long long time, steps;
+    long long time, steps, batch;
     REAL *sums;
 };
 

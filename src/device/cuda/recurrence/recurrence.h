@@ -49,10 +49,12 @@ struct rcvi_cuda_recurrences {
 rcv_status rcvi_cuda_recurrences_new(rcvi_engine *engine, size_t loop, rcvi_cuda_recurrences **out);
 void rcvi_cuda_recurrences_free(rcv_context *context, rcvi_cuda_recurrences *recurrences);
 rcv_status rcvi_cuda_recurrence_load(rcvi_cuda_recurrence *recurrence, const void *code);
-/* Launches all recurrences of a loop, in iteration `outer` of the loop around it; the worker's buffers are bound. */
+/* Launches all recurrences of a loop, in iteration `outer` of the loop around it; the worker's buffers are bound. sized: [count] the
+ * recurrences at the sizes of the call. */
 typedef struct rcvi_worker rcvi_worker;
 rcv_status rcvi_cuda_recurrences_launch(const rcvi_worker *worker, const rcvi_cuda_recurrences *recurrences,
-                                        int64_t outer, char *scratch, cudaStream_t stream);
+                                        const rcvi_recurrence *sized, int64_t outer, char *scratch,
+                                        cudaStream_t stream);
 /* Describes how the loop runs. */
 void rcvi_cuda_recurrences_tell(const rcvi_cuda_recurrences *recurrences, rcvi_text *text);
 

@@ -11,10 +11,8 @@ typedef struct {
     rcvi_text text;
 } writer;
 
-static long long channels_of(const writer *w) {
-    int64_t channels = w->r->rows * w->r->columns;
-    return channels;
-}
+/* Numbers that grow with the batch, for one sequence: the text serves every batch. */
+static long long each_sequence(const writer *w, int64_t number) { return (long long)(number / w->r->rows); }
 static bool is_scan(const writer *w) { return w->c->cut.form != RCVI_SCAN_CHANNELS; }
 static bool is_newton(const writer *w) { return w->c->cut.form == RCVI_SCAN_NEWTON; }
 
@@ -38,17 +36,17 @@ static void add_base(writer *w, int operand) {
 
 /* The element of an operand at `position`. */
 static void add_element(writer *w, int operand) {
-    rcvi_text_add(&w->text, "base%d + position * %lldll", element_of(w, operand),
-                  (long long)w->map->operands[operand].stride);
+    rcvi_text_add(&w->text, "base%d + position * (args.batch * %lldll)", element_of(w, operand),
+                  each_sequence(w, w->map->operands[operand].stride));
 }
 
 /* The offset of a ring's slot at `position`; time advances by `each` a position. */
 static void add_slot(writer *w, int operand, int64_t each) {
     const rcvi_view *view = &w->map->operands[operand];
     if (!view->wrap) return;
-    rcvi_text_add(&w->text, " + (args.time + %d", view->phase);
+    rcvi_text_add(&w->text, " + (args.time + %lld", (long long)view->phase);
     if (each) rcvi_text_add(&w->text, " + position * %lldll", (long long)each);
-    rcvi_text_add(&w->text, ") %% %d * %lldll", view->wrap, (long long)view->slot);
+    rcvi_text_add(&w->text, ") %% %d * (args.batch * %lldll)", view->wrap, each_sequence(w, view->slot));
 }
 
 /* ---- values ---- */
@@ -175,10 +173,11 @@ static void add_members(writer *w) {
 
 /* The beginning of the constructor, after `place`, the thread's first channel. */
 static void add_beginning(writer *w) {
-    rcvi_text_add(&w->text,
-                  "        there = place < %lldll;\n        const long long row = there ? place / %lldll : 0, column = "
-                  "there ? place %% %lldll : 0;\n",
-                  channels_of(w), (long long)w->r->columns, (long long)w->r->columns);
+    rcvi_text_add(
+        &w->text,
+        "        there = place < args.batch * %lldll;\n        const long long row = there ? place / %lldll : "
+        "0, column = there ? place %% %lldll : 0;\n",
+        (long long)w->r->columns, (long long)w->r->columns, (long long)w->r->columns);
     for (int v = 0; v < w->map->operand_count; v++) {
         if (element_of(w, v) != v) continue;
         rcvi_text_add(&w->text, "        base%d = ", v);
@@ -326,9 +325,9 @@ static void add_initial(writer *w) {
         &w->text,
         "    static INLINE REAL initial_of(const Args &args, int chain, int c) {\n"
         "        const long long place = (long long)chain * CHANNELS + c, row = place / %lldll, column = place "
-        "%% %lldll;\n        if (place >= %lldll) return 0;\n        return (REAL)widen(((const %s "
+        "%% %lldll;\n        if (place >= args.batch * %lldll) return 0;\n        return (REAL)widen(((const %s "
         "*)args.at[%d])[",
-        (long long)w->r->columns, (long long)w->r->columns, channels_of(w), type_of(w, v), v);
+        (long long)w->r->columns, (long long)w->r->columns, (long long)w->r->columns, type_of(w, v), v);
     add_base(w, v);
     add_slot(w, v, 0);
     rcvi_text_add(&w->text,
@@ -367,8 +366,9 @@ static void add_scan_cell(writer *w) {
     add_initial(w);
     rcvi_text_add(&w->text,
                   "    INLINE void store_sum(long long tile, int c, REAL x) const {\n"
-                  "        if (first + c < %lldll) args.sums[tile * %lldll + first + c] = x;\n    }\n};\n",
-                  channels_of(w), channels_of(w));
+                  "        const long long all = args.batch * %lldll;\n"
+                  "        if (first + c < all) args.sums[tile * all + first + c] = x;\n    }\n};\n",
+                  (long long)w->r->columns);
 }
 
 /* ---- the whole text ---- */

@@ -11,10 +11,11 @@ struct Words {
     unsigned long long w[WORDS];
 };
 
-enum { HEADER_WORDS = 4, TASK_WORDS = 8, STEP_WORDS = 4, ARGUMENT_WORDS = 4, TIMEOUT_SPINS = 1 << 23 };
+enum { HEADER_WORDS = 5, TASK_WORDS = 8, STEP_WORDS = 4, ARGUMENT_WORDS = 4, TIMEOUT_SPINS = 1 << 23 };
 #define ITERATIONS_OF(C) ((int)(C).w[0])
 #define BATCH_OF(C) ((int)(C).w[1])
 #define FAULT_OF(C) ((volatile unsigned *)(C).w[2])
+#define TASKS_OF(C) ((int)(C).w[4])
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
 

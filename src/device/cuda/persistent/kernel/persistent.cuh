@@ -18,7 +18,8 @@ template <class Task> INLINE Block find_block(const Words &c, int task) {
 /* Index of the words of the block's task. */
 INLINE int find_task(const Words &c) {
     int task = HEADER_WORDS;
-    for (int s = 1; s < TASKS; s++)
+#pragma unroll 1
+    for (int s = 1; s < TASKS_OF(c); s++)
         if ((int)blockIdx.x >= (int)c.w[HEADER_WORDS + s * TASK_WORDS]) task = HEADER_WORDS + s * TASK_WORDS;
     return task;
 }

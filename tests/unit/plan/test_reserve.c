@@ -1,0 +1,136 @@
+/* What a backward call needs lies in a reserve: backward calls may be repeated, and several forward calls may precede theirs. */
+#include "reserves.h"
+#include "sample.h"
+
+static const config configs[] = {
+    {"lstm", {.input = 5, .hidden = 8, .layers = 2, .dropout = 0.4}, 9, 6, true, true, true},
+    {"gru", {.input = 4, .hidden = 7, .layers = 2, .bidirectional = true, .zoneout = 0.2}, 7, 5, true, false, true},
+    {"sru", {.input = 6, .hidden = 6, .layers = 2}, 8, 4, false, true, true},
+    {"lstm_layernorm", {.input = 4, .hidden = 8, .layers = 1}, 6, 5, false, false, true},
+};
+static const char *const plans[] = {"naive",
+                                    "combine(steps=3)+fuse+pack",
+                                    "combine(steps=all)+fuse+pack+threads(2)",
+                                    "combine(steps=2)+fuse+pack+threads(2,split=rows)",
+                                    "combine(steps=3)+fuse+transpose",
+                                    "combine(steps=2)+fuse+pack+recompute(every=2)",
+                                    "combine(steps=all)+fuse+pack+scan",
+                                    "kernels"};
+
+static void test_calls(void **state) {
+    (void)state;
+    enum { PLANS = sizeof plans / sizeof *plans, CONFIGS = sizeof configs / sizeof *configs };
+    for (int i = 0; i < PLANS * CONFIGS; i++) {
+        problem p;
+        if (!sample_takes((size_t)i)) continue;
+        open_problem(&p, &configs[i / PLANS], 2);
+        rcv_dtype dtype = i % 3 == 0 ? RCV_FLOAT64 : RCV_FLOAT32;
+        check_reserves(&p, dtype, plans[i % PLANS]);
+        if (strstr(plans[i % PLANS], "pack")) check_reserves(&p, RCV_BFLOAT16, plans[i % PLANS]);
+        close_problem(&p);
+    }
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    problem p;
+    rcv_plan *plan = NULL, *own = NULL;
+    rcv_run *run = NULL, *other = NULL;
+    reserved_call c;
+    open_problem(&p, &configs[0], 1);
+    rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, "combine(steps=3)+fuse+pack");
+    check_ok(rcv_plan_new(p.net, &options, &own));
+    options.reserve = true;
+    check_ok(rcv_plan_new(p.net, &options, &plan));
+    /* a reserve of a call may have a seed more, which is in the run otherwise */
+    assert_true(rcv_plan_bytes(own) + 256 >= rcv_plan_bytes(plan) + rcv_plan_reserve_bytes(plan));
+    assert_int_equal(rcv_plan_reserve_bytes(own), rcv_plan_reserve_bytes(plan));
+    check_ok(rcv_run_new(plan, &run));
+    check_ok(rcv_run_new(own, &other));
+    open_call(&c, &p, RCV_FLOAT32, plan, 0);
+    check_fails(rcv_run_forward(other, &c.d.forward), RCV_INVALID, "made without them");
+    check_fails(rcv_run_backward(run, &c.d.backward), RCV_INVALID, "needs a forward call before it");
+    c.d.forward.reserve = NULL;
+    check_fails(rcv_run_forward(run, &c.d.forward), RCV_INVALID, "but none is given");
+    c.d.forward.reserve = (char *)c.reserve + 64;
+    check_fails(rcv_run_forward(run, &c.d.forward), RCV_INVALID, "multiple of 256 bytes");
+    c.d.forward.reserve = c.reserve;
+    void *y = c.d.forward.y;
+    c.d.forward.y = c.reserve;
+    check_fails(rcv_run_forward(run, &c.d.forward), RCV_INVALID, "reserve");
+    c.d.forward.y = y;
+    check_ok(rcv_run_forward(run, &c.d.forward));
+    void *dx = c.d.backward.dx;
+    c.d.backward.dx = c.reserve;
+    check_fails(rcv_run_backward(run, &c.d.backward), RCV_INVALID, "reserve");
+    c.d.backward.dx = dx;
+    c.d.backward.forward = &c.d.forward;
+    check_ok(rcv_run_backward(run, &c.d.backward));
+    close_call(&c, NULL);
+    rcv_run_free(run);
+    rcv_run_free(other);
+    rcv_plan_free(own);
+    rcv_plan_free(plan);
+    options.training = false;
+    check_fails(rcv_plan_new(p.net, &options, &plan), RCV_INVALID, "set training");
+    options.reserve = false;
+    check_ok(rcv_plan_new(p.net, &options, &plan));
+    assert_int_equal(rcv_plan_reserve_bytes(plan), 0);
+    rcv_plan_free(plan);
+    close_problem(&p);
+}
+
+/* The planner times plans whose calls give reserves. */
+static void test_planned(void **state) {
+    (void)state;
+    problem p;
+    rcv_plan *plan = NULL;
+    open_problem(&p, &configs[2], 1);
+    rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, NULL);
+    options.reserve = true;
+    check_ok(rcv_plan_new(p.net, &options, &plan));
+    char schedule[160];
+    snprintf(schedule, sizeof schedule, "%s", rcv_plan_string(plan));
+    rcv_plan_free(plan);
+    check_reserves(&p, RCV_FLOAT32, schedule);
+    close_problem(&p);
+}
+
+/* A batch of no sequences: nothing is computed, gradients of the parameters are zero. */
+static void test_empty(void **state) {
+    (void)state;
+    problem p;
+    rcv_plan *plan = NULL;
+    rcv_run *run = NULL;
+    data d;
+    open_problem(&p, &configs[3], 1);
+    rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, "combine+fuse+pack");
+    check_ok(rcv_plan_new(p.net, &options, &plan));
+    check_ok(rcv_run_new(plan, &run));
+    open_data(&d, &p, RCV_FLOAT32);
+    d.forward.batch = RCV_EMPTY;
+    check_ok(rcv_run_forward(run, &d.forward));
+    check_ok(rcv_run_backward(run, &d.backward));
+    for (int64_t i = 0; i < p.parameter_count; i++) assert_true(((float *)d.dparameters)[i] == 0);
+    ((float *)d.dparameters)[0] = 3;
+    d.backward.accumulate = true;
+    check_ok(rcv_run_backward(run, &d.backward));
+    assert_true(((float *)d.dparameters)[0] == 3);
+    d.forward.batch = p.c.batch + 1;
+    check_fails(rcv_run_forward(run, &d.forward), RCV_INVALID, "made for 1 to 5 sequences");
+    d.forward.batch = -2;
+    check_fails(rcv_run_forward(run, &d.forward), RCV_INVALID, "made for 1 to 5 sequences");
+    d.forward.batch = 2;
+    d.forward.steps = p.c.steps + 1;
+    check_fails(rcv_run_forward(run, &d.forward), RCV_INVALID, "made for 1 to 6 time steps");
+    close_data(&d, true, NULL);
+    rcv_run_free(run);
+    rcv_plan_free(plan);
+    close_problem(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_calls), cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_planned), cmocka_unit_test(test_empty)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
