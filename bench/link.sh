@@ -11,6 +11,7 @@ recurve=$(cd "${1:?usage: bench/link.sh BUILD-DIRECTORY [BANDWIDTH...]}" && pwd)
 shift
 bandwidths=${*:-500 1000 2000}
 cd "$(dirname "$0")/.."
+export RECURVE_WISDOM=off # plans of other builds
 results=${RECURVE_RESULTS:-bench/results}
 turns=${TURNS:-3}
 steps=${STEPS:-60}

@@ -6,6 +6,7 @@
 set -eu
 recurve=$(cd "${1:?usage: bench/parallel.sh BUILD-DIRECTORY}" && pwd)/recurve
 cd "$(dirname "$0")/.."
+export RECURVE_WISDOM=off # plans of other builds
 results=${RECURVE_RESULTS:-bench/results}
 turns=${TURNS:-3}
 each=${SECONDS_EACH:-8}

@@ -11,6 +11,7 @@ data=$(cd "${1:?usage: bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]}" && pwd)
 cd "$(dirname "$0")/.."
 recurve=$(cd "${2:-build/release}" && pwd)/recurve
 parts=${3:-speed quality beside buckets}
+export RECURVE_WISDOM=off # plans of other builds
 results=${RECURVE_RESULTS:-bench/results}
 device=${DEVICE:-cuda}
 turns=${TURNS:-2}

@@ -33,7 +33,7 @@ cmake --build $build -j "$(nproc 2>/dev/null || echo 2)" --target campaign >$bui
 }
 
 # The kernels that are compiled on the way are kept; of threads, a plan has its own alone.
-export RECURVE_CACHE=$PWD/$build/kernels OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+export RECURVE_CACHE=$PWD/$build/kernels RECURVE_WISDOM=off OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 $build/tests/campaign --device "$device" "$@"
 status=$?
 [ $status = 77 ] && exit 0

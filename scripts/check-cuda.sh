@@ -30,7 +30,7 @@ grep -q "RCV_MPI" $build/CMakeCache.txt && cmake --build $build --target help | 
 printf '== build (%s)\n' $build
 cmake --build $build -j "$jobs" --target "${programs[@]}" || exit 1
 
-export RECURVE_CACHE=$PWD/$build/kernels # of the kernels that are compiled on the way
+export RECURVE_CACHE=$PWD/$build/kernels RECURVE_WISDOM=off # kernels are compiled once, plans measured every time
 RECURVE_TEST_SMALL=40 $build/tests/test_cuda >$build/small.log 2>&1
 case $? in
 0) ;;

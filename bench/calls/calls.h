@@ -1,0 +1,148 @@
+/* What the files of bench_calls share. The program starts itself anew for every job (jobs.c), so that each has a process and a cache of its
+ * own and one that fails leaves the results of the others. A job prints its results as rows of JSON, one a line, to its standard output. */
+#ifndef BENCH_CALLS_H
+#define BENCH_CALLS_H
+
+#include <recurve.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+typedef struct {
+    const char *device;
+    const char *data;  /* folder with ptb.train.txt, or NULL */
+    const char *parts; /* names with commas between, or NULL: all */
+    const char *json;  /* file or folder, or NULL */
+    double seconds;    /* of all parts together, at most */
+    int64_t limit;     /* most batches of sentences; 0: all */
+    bool tiny;         /* small networks, to test the program */
+} options;
+
+/* ---- jobs -------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const options *options;
+    rcv_context *context;
+    const char *part;
+    double until; /* it should end before, in seconds of CLOCK_MONOTONIC */
+    bool failed;
+    FILE *details; /* of the next row; NULL: none yet */
+    char *details_text;
+    size_t details_length;
+} job;
+
+typedef struct {
+    const char *name, *part;
+    void (*measure)(job *j, const char *argument);
+    const char *argument; /* NULL: none */
+    const char *cache;    /* the folder of its cache: jobs with the same name share it, in the order of the table */
+    double weight;        /* share of the time, about the seconds that it takes on a GPU */
+    bool cpu_only;
+} job_entry;
+
+extern const job_entry jobs[];
+extern const size_t job_count;
+
+void measure_first(job *j, const char *type);
+void measure_again(job *j, const char *type);
+void measure_planning(job *j, const char *type);
+void measure_new_shapes(job *j, const char *unused);
+void measure_sizes(job *j, const char *unused);
+void measure_types(job *j, const char *unused);
+void check_backward(job *j, const char *unused);
+void measure_sentences(job *j, const char *unused);
+
+bool is_gpu(const job *j);
+double now(void); /* seconds of CLOCK_MONOTONIC */
+bool time_is_left(const job *j);
+double spend(const job *j, double seconds); /* a measurement's; a twentieth with --tiny */
+void show(const job *j, const char *format, ...) __attribute__((format(printf, 2, 3))); /* progress, on stderr */
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+/* Members of `details` of the next row. */
+void detail_number(job *j, const char *key, double value);
+void detail_text(job *j, const char *key, const char *value);
+void detail_pairs(job *j, const char *key, const int64_t *pairs, size_t count); /* [count, 2] */
+
+typedef struct {
+    const char *id;   /* what readers of the file find it by */
+    const char *what; /* one line */
+    const char *unit;
+    double target; /* at most; 0: none */
+} row;
+
+void row_end(job *j, const row *r, double measured);
+void row_check(job *j, const row *r, bool equal);
+/* No time was left, or the sentence says what else is missing. */
+void row_left_out(job *j, const row *r, const char *reason);
+/* The library refused; the sentence is rcv_message(). The job fails. */
+void row_failed(job *j, const row *r, rcv_status status);
+/* The same with another sentence. */
+void row_wrong(job *j, const row *r, const char *reason);
+void print_json_text(FILE *out, const char *text);
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+double median(double *values, size_t count); /* sorts them */
+double mean(const double *values, size_t count);
+uint64_t draw(uint64_t *state); /* splitmix64 */
+void *need(void *memory);       /* exits where it is NULL */
+
+/* ---- networks ---------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *cell; /* a built-in cell; NULL: the program's own */
+    int64_t steps, batch, input, hidden, layers;
+    bool bidirectional;
+    rcv_dtype dtype;
+    bool training, lengths, reserve;
+    rcv_effort effort;
+    const char *schedule;      /* NULL: the planner chooses */
+    rcv_array_type data;       /* of x, y, dx, dy */
+    rcv_array_type parameters; /* of parameters and gradients */
+} shape;
+
+/* A network with one plan, one run and arrays in the device's memory. Its address must not change while it is open. */
+typedef struct {
+    const job *job;
+    shape shape;
+    rcv_cell *cell;
+    rcv_net *net;
+    rcv_plan *plan;
+    rcv_run *run;
+    void *x, *y, *dx, *dy;          /* [steps, batch, input or output] */
+    void *parameters, *dparameters; /* [rcv_net_parameter_elements()] */
+    size_t x_bytes, y_bytes, parameter_bytes;
+    int64_t *lengths;                                            /* [batch], on the host */
+    double net_seconds, plan_seconds, run_seconds, step_seconds; /* of making them, and of the first step */
+    double plan_began;
+    char first_plan[256];    /* its string before any search replaced it */
+    _Atomic double replaced; /* when the search replaced the plan; 0: it did not */
+} network;
+
+/* A tenth of the steps, and so on, with --tiny. */
+shape sized(const job *j, shape s);
+/* Makes the objects and arrays and times net, plan and run. On failure there is nothing to close. */
+rcv_status network_open(job *j, const shape *s, network *n);
+/* The same and a first step, which is timed too. */
+rcv_status network_open_and_step(job *j, const shape *s, network *n);
+void network_close(network *n);
+/* A forward call, and in training a backward call with all gradients. Sizes 0: the plan's. */
+rcv_status network_enqueue(network *n, int64_t steps, int64_t batch);
+/* The same until it is done. */
+rcv_status network_step(network *n, int64_t steps, int64_t batch);
+/* Steps for `seconds`, but at least `least` while time is left, and at most `most`; *count are written to `times`. */
+rcv_status network_time(network *n, double seconds, size_t least, size_t most, double *times, size_t *count);
+double first_call_seconds(const network *n); /* net, plan, run and step */
+void detail_first_call(job *j, const network *n);
+
+typedef struct {
+    network *network;
+    int64_t steps, batch;
+} timed;
+/* Times networks in turns for `seconds`, at least `rounds` rounds; a sample is several steps where they are short. Writes the median seconds of
+ * a step of each. */
+rcv_status time_in_turns(const timed *each, size_t count, double seconds, size_t rounds, double *medians);
+
+#endif
