@@ -77,6 +77,9 @@ bool rcvi_is_forked(void); /* this process is a child, forked after the library 
 void rcvi_global_lock(void);
 void rcvi_global_unlock(void);
 
+/* Starts a thread with all signals blocked: the program's own threads handle signals. Returns 0, or an error number. */
+int rcvi_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
+
 double rcvi_now(void);              /* seconds of the monotonic clock */
 int64_t rcvi_cores(void);           /* online cores; at least 1 */
 int64_t rcvi_available_cores(void); /* those in the affinity mask of this process */

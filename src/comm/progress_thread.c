@@ -8,7 +8,6 @@
 #include "comm/internal.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -196,13 +195,8 @@ static void *run_thread(void *user) {
     return NULL;
 }
 
-/* The thread blocks all signals: they are for the program's other threads. */
 rcv_status rcvi_progress_thread_open(rcvi_world *w) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&w->thread, NULL, run_thread, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = rcvi_thread_start(&w->thread, run_thread, w);
     if (error) return rcvi_fail(RCV_NO_MEMORY, "the system refused to start the progress thread (%s)", strerror(error));
     pthread_mutex_lock(&w->lock);
     while (!w->open_finished) pthread_cond_wait(&w->completed, &w->lock);

@@ -9,6 +9,8 @@
 #include "base/random.h"
 
 #include <locale.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -288,6 +290,28 @@ static void numbers(void **state) {
     test_context_end(&counting, context);
 }
 
+static void *read_signals(void *blocked) {
+    pthread_sigmask(SIG_SETMASK, NULL, blocked);
+    return blocked;
+}
+
+/* A thread of the library handles no signal, and the thread that starts it handles those that it did before. */
+static void threads(void **state) {
+    (void)state;
+    static const int numbers[] = {SIGINT, SIGTERM, SIGALRM, SIGUSR1};
+    sigset_t before, blocked, after;
+    pthread_t thread;
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    sigemptyset(&blocked);
+    assert_int_equal(rcvi_thread_start(&thread, read_signals, &blocked), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        assert_true(sigismember(&blocked, numbers[i]));
+        assert_int_equal(sigismember(&after, numbers[i]), sigismember(&before, numbers[i]));
+    }
+}
+
 /* tests/support/sample.h: N parts are the whole, each block of N has one of each, and an inner axis is not tied to a part. */
 static void parts_of_sweeps(void **state) {
     (void)state;
@@ -327,7 +351,7 @@ int main(void) {
         cmocka_unit_test(texts),           cmocka_unit_test(nearest),           cmocka_unit_test(arithmetic),
         cmocka_unit_test(files),           cmocka_unit_test(links_and_devices), cmocka_unit_test(bad_files),
         cmocka_unit_test(random_numbers),  cmocka_unit_test(hashed_numbers),    cmocka_unit_test(numbers),
-        cmocka_unit_test(parts_of_sweeps),
+        cmocka_unit_test(parts_of_sweeps), cmocka_unit_test(threads),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     return !scratch_end() || failed != 0;

@@ -17,7 +17,6 @@
 #include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdalign.h>
 #include <string.h>
 #include <time.h>
@@ -166,17 +165,12 @@ static unsigned publish_call(rcvi_team *team, void (*work)(void *, int), void *u
     return count;
 }
 
-/* Starts the threads with all signals blocked: the program's own threads handle signals. */
 static rcv_status start_threads(rcvi_team *team) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = 0;
     for (int i = 1; i < team->threads && !error; i++) {
-        error = pthread_create(&team->members[i].thread, NULL, run_member, &team->members[i]);
+        error = rcvi_thread_start(&team->members[i].thread, run_member, &team->members[i]);
         if (!error) team->started++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!error) return RCV_OK;
     return rcvi_fail(RCV_NO_MEMORY, "the system refused thread %d of %d (%s); ask for fewer threads", team->started + 2,
                      team->threads, strerror(error));

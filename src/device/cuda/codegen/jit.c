@@ -191,7 +191,7 @@ static void compile_all(compilations *c) {
     int64_t cores = rcvi_available_cores();
     size_t wanted = c->program_count < MOST_THREADS ? c->program_count : MOST_THREADS, made = 0;
     if (wanted > (size_t)cores) wanted = (size_t)cores;
-    while (made + 1 < wanted && pthread_create(&threads[made], NULL, compile_some, c) == 0) made++;
+    while (made + 1 < wanted && rcvi_thread_start(&threads[made], compile_some, c) == 0) made++;
     compile_next(c, true);
     while (made > 0) pthread_join(threads[--made], NULL);
 }
