@@ -363,13 +363,13 @@ static rcv_status run_steps(rcvi_worker *worker, size_t first, size_t end, const
     run_call run = {.worker = worker, .binding = binding, .first = first, .end = end, .scratch = scratch};
     if (binding->events) run.begin = rcvi_now();
     bool blas = worker->engine->program->rungs.blas;
-    int before = blas ? rcvi_blas_begin() : 0;
+    if (blas) rcvi_blas_begin();
     rcv_status status = RCV_OK;
     if (worker->team)
         status = rcvi_team_call(worker->team, run_member, &run);
     else
         run_member(&run, 0);
-    if (blas) rcvi_blas_end(before);
+    if (blas) rcvi_blas_end();
     if (binding->events && *binding->event_count > binding->event_capacity)
         *binding->event_count = binding->event_capacity;
     return status ? status : run.status;

@@ -6,7 +6,10 @@
 
 #include "device/cpu/gemm/matmul.h"
 
+#include <cblas.h>
 #include <math.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { GUARD = 96, PAD = 3 };
 static const double untouched = -77.125;
@@ -388,12 +391,38 @@ static void no_depth_means_zero(void **state) {
     free(memory);
 }
 
+/* OpenBLAS has one thread while it is used, and the number it had when the last user has ended; in a child of fork() too. */
+static void openblas_threads(void **state) {
+    (void)state;
+    int before = openblas_get_num_threads();
+    openblas_set_num_threads(2);
+    rcvi_blas_begin();
+    rcvi_blas_begin();
+    assert_int_equal(openblas_get_num_threads(), 1);
+    rcvi_blas_end();
+    assert_int_equal(openblas_get_num_threads(), 1);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        rcvi_blas_begin();
+        bool one = openblas_get_num_threads() == 1;
+        rcvi_blas_end();
+        _exit(one && openblas_get_num_threads() == 2 ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    rcvi_blas_end();
+    assert_int_equal(openblas_get_num_threads(), 2);
+    openblas_set_num_threads(before);
+}
+
 static void openblas_agrees(void **state) {
     (void)state;
     seed = 3;
     const rcvi_kernels *kernels = rcvi_kernels_at(0);
-    int before = rcvi_blas_begin();
-    assert_int_equal(rcvi_blas_begin(), 1);
+    rcvi_blas_begin();
     for (int i = 0; i < SHAPES * 2; i++) {
         rcvi_kernel_type type = i % 2 ? RCVI_KERNEL_DOUBLE : RCVI_KERNEL_FLOAT;
         problem problem = make(shapes[i / 2], type, true);
@@ -412,9 +441,7 @@ static void openblas_agrees(void **state) {
         }
         free_matrices(&problem);
     }
-    rcvi_blas_end(before);
-    assert_int_equal(rcvi_blas_begin(), before);
-    rcvi_blas_end(before);
+    rcvi_blas_end();
     rcvi_matmul wide = {.m = (int64_t)1 << 31, .n = 1, .k = 1, .lda = 1, .ldb = 1, .ldc = 1};
     assert_false(rcvi_matmul_blas_fits(&wide));
     wide.m = 5;
@@ -641,9 +668,10 @@ int main(void) {
         cmocka_unit_test(products_are_right),      cmocka_unit_test(bits_do_not_depend_on_the_cut),
         cmocka_unit_test(sources_may_be_bfloat16), cmocka_unit_test(rounded_rows_are_kept),
         cmocka_unit_test(cuts_cover_c_once),       cmocka_unit_test(no_depth_means_zero),
-        cmocka_unit_test(openblas_agrees),         cmocka_unit_test(scratch_for_less),
-        cmocka_unit_test(public_products),         cmocka_unit_test(public_product_strides),
-        cmocka_unit_test(public_errors),           cmocka_unit_test(forced_kernels),
+        cmocka_unit_test(openblas_agrees),         cmocka_unit_test(openblas_threads),
+        cmocka_unit_test(scratch_for_less),        cmocka_unit_test(public_products),
+        cmocka_unit_test(public_product_strides),  cmocka_unit_test(public_errors),
+        cmocka_unit_test(forced_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Shares of a product computed by OpenBLAS. */
+#include "base/base.h"
 #include "device/cpu/gemm/matmul.h"
 
 #include <cblas.h>
@@ -26,14 +27,27 @@ const char *rcvi_blas_name(void) {
     return blas_name;
 }
 
-int rcvi_blas_begin(void) {
-    int before = openblas_get_num_threads();
-    if (before != 1) openblas_set_num_threads(1);
-    return before;
+/* Guarded by the global lock. A child of fork() has none of the threads that used OpenBLAS, and the number that they had set. */
+static struct {
+    int count;        /* of users now */
+    int threads;      /* of OpenBLAS without users */
+    unsigned process; /* rcvi_fork_generation() of the users */
+} users;
+
+void rcvi_blas_begin(void) {
+    unsigned process = rcvi_fork_generation();
+    rcvi_global_lock();
+    if (users.count == 0) users.threads = openblas_get_num_threads();
+    if (users.process != process) users.count = 0;
+    users.process = process;
+    if (users.count++ == 0 && openblas_get_num_threads() != 1) openblas_set_num_threads(1);
+    rcvi_global_unlock();
 }
 
-void rcvi_blas_end(int before) {
-    if (before != 1) openblas_set_num_threads(before);
+void rcvi_blas_end(void) {
+    rcvi_global_lock();
+    if (--users.count == 0 && users.threads != 1) openblas_set_num_threads(users.threads);
+    rcvi_global_unlock();
 }
 
 /* True if CBLAS accepts this leading dimension; for others it prints a message and does not compute. */
