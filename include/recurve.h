@@ -356,7 +356,7 @@ typedef struct {
     bool separate_parameters;  /* calls give parameters and their gradients as arrays of pointers, one a tensor, in the
                                   order of rcv_net_parameter(); not with signals */
     void (*replaced)(void *user); /* NULL, or with RCV_BACKGROUND called by its thread when a better plan was found. It
-                                     must not free the plan */
+                                     must not free the plan or wait for it; it may call rcv_plan_stay */
     size_t search_memory; /* with RCV_BACKGROUND: most bytes that trials take at once; 0: an eighth of the memory, on a
                              GPU of its free memory */
     rcv_array_type parameters; /* flat or separate. What a plan cannot use as it is, is converted once when parameters
@@ -379,15 +379,15 @@ RCV_API size_t rcv_plan_reserve_bytes(const rcv_plan *plan); /* of a reserve; 0:
 /* RCV_BACKGROUND. The first plan is returned in milliseconds: from wisdom if its kernels are compiled, else one that
  * needs no search. Otherwise a thread times other plans, one search of a context at a time. What it finds is the plan
  * from then on: rcv_plan_string() and the functions below describe it, and runs take it between two calls, before a
- * forward call. A run whose calls the caller captured in a CUDA graph keeps its plan, and so does a run of a plan with
- * option reserve, until rcv_run_update. Results of two plans differ by rounding: for the same bits at all times give a
- * plan string, or call rcv_plan_stay.
+ * forward call. A run whose calls the caller captured in a CUDA graph keeps its plan; so does one whose plan has a limit
+ * of memory that is too small for both versions at once; and a run of a plan with option reserve, until rcv_run_update.
+ * Results of two plans differ by rounding: for the same bits at all times give a plan string, or call rcv_plan_stay.
  * Trials use a stream and memory of their own (search_memory), pause between one another, and wait while the stream of a
- * run of this plan is captured. The callback go_on is called by the thread, and `user` must be valid until the search
- * has ended. rcv_plan_free stops the search and waits for it: at most for a trial, on a GPU for the kernels that are
- * being compiled. */
+ * run of this plan is captured. The callback go_on is called by the thread, also in pauses, and `user` must be valid
+ * until the search has ended. rcv_plan_free stops the search and waits for it: at most for a trial, on a GPU for the
+ * kernels that are being compiled. Wisdom gets the plan when it has been run in turns with the first one. */
 /* Waits for the end of the search. Not RCV_OK where it ended without a plan, and why; the first plan stays. RCV_INVALID
- * while the stream of a run of the plan is captured. Returns at once for other plans. */
+ * while the stream of a run of the plan is captured, and in a callback of the search. Returns at once for other plans. */
 RCV_API rcv_status rcv_plan_wait(const rcv_plan *plan);
 /* Ends the search: the plan that rcv_plan_string() names then is the plan for good. */
 RCV_API rcv_status rcv_plan_stay(rcv_plan *plan);
@@ -445,8 +445,9 @@ RCV_API rcv_status rcv_run_wait(rcv_run *run); /* until everything that this run
 
 /* Of a plan by RCV_BACKGROUND. Calls of a run use one version of the plan: 1 is the first plan, 2 the one that the search
  * found; of other plans it is always 1. A run takes version 2 by itself before a forward call, or in rcv_run_update.
- * With plan option reserve only there, since the size of a reserve depends on the version; forward calls of version 1
- * may then still precede their backward calls (rcv_forward.version). */
+ * With plan option reserve every run begins with version 1 and takes version 2 only there, since the size of a reserve
+ * depends on the version; forward calls of version 1 may then still precede their backward calls (rcv_forward.version).
+ */
 RCV_API rcv_status rcv_run_update(rcv_run *run); /* takes the newest version; RCV_OK also where there is no newer one */
 RCV_API int64_t rcv_run_version(const rcv_run *run);
 /* of a reserve of the run's version; 0: the plan is for inference */
@@ -484,7 +485,8 @@ typedef struct {
                                 call of this call uses what was read, whatever is there later */
 } rcv_forward;
 
-enum { RCV_EMPTY = -1 }; /* a batch of no sequences: y and states are empty, gradients of parameters zero */
+/* A batch of no sequences: y and states are empty, gradients of parameters zero. Not with plan option signals. */
+enum { RCV_EMPTY = -1 };
 
 /* Gradients of a loss L, given dL/dy and dL/dfinal. Sizes are those of the forward call. The inputs of the forward call
  * must be unchanged, its outputs need not exist. What is written here overlaps neither those inputs nor dy, dfinal or
@@ -498,12 +500,14 @@ typedef struct {
     void *const *drestart;
     void *dparameters;          /* [rcv_net_parameter_elements()]; NULL with plan option separate_parameters */
     bool accumulate;            /* add to the gradients of the parameters instead of overwriting them */
-    const rcv_forward *forward; /* the data of its forward call. NULL: that of the run's last forward call; with plan
-                                   option reserve, of any earlier one. Its arrays are unchanged */
+    const rcv_forward *forward; /* the data of its forward call: of the run's last one, or with plan option reserve of
+                                   any earlier one. Its arrays are unchanged. NULL: the last one; RCV_INVALID where the
+                                   backward call before named another one */
     void *const *dtensors; /* [rcv_net_parameter_count()] gradients of the parameters; the array or entries may be NULL:
                               not wanted, and not computed. With plan option separate_parameters, otherwise NULL */
 } rcv_backward;
 
+/* A call that is refused (RCV_INVALID, RCV_UNSUPPORTED) changes nothing of the run. */
 RCV_API rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data);
 /* For plans with `training`. A backward call leaves what its forward call stored, and may be repeated. With plan option
  * reserve several forward calls may precede their backward calls, in any order, each with a reserve of its own. */

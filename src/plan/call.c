@@ -189,12 +189,6 @@ static rcv_status start(rcv_run *run, size_t first, size_t end, how h) {
     return plan->device->run(run->worker, first, end, &binding, rcvi_run_scratch(run));
 }
 
-/* A call without sequences: there is nothing to compute. */
-static rcv_status forward_nothing(rcv_run *run) {
-    run->forward_done = true;
-    return RCV_OK;
-}
-
 static void remember_parameters(rcv_run *packer, const rcv_forward *d) {
     for (size_t i = 0; i < rcvi_run_array_count(packer->plan); i++)
         packer->parameters[i] = d->tensors ? d->tensors[i] : d->parameters;
@@ -255,17 +249,37 @@ static rcv_status check_seed(const rcv_run *run, const rcv_forward *data) {
     return RCV_OK;
 }
 
+/* Checks all that a forward call may be refused for. A call that is refused leaves the run as it was: a backward call then belongs to the
+ * forward call before it. */
+static rcv_status check_call(rcv_run *run, const rcv_forward *data, rcvi_sizes *sizes) {
+    RCVI_TRY(read_sizes(run->plan, data, sizes));
+    if (sizes->batch == 0 && run->plan->program.options.signals)
+        return rcvi_fail(RCV_UNSUPPORTED, "a call of a plan with signals needs at least one sequence");
+    if (sizes->batch == 0) return RCV_OK;
+    RCVI_TRY(check_forward(run, data));
+    RCVI_TRY(check_lengths(run->plan, *sizes, data->lengths));
+    const rcvi_sizes before = run->instance->program.sizes;
+    resize(run, *sizes);
+    rcv_status status = check_forward_arrays(run, data);
+    if (!status) status = check_seed(run, data);
+    if (status) resize(run, before);
+    return status;
+}
+
+/* A call without sequences: there is nothing to compute. Its parameters are not packed. */
+static rcv_status forward_nothing(rcv_run *run, const rcv_forward *data) {
+    run->packer->parameters_seen &= data->same_parameters;
+    run->is_empty = run->last_is_empty = run->forward_done = true;
+    return RCV_OK;
+}
+
 static rcv_status forward(rcv_run *run, const rcv_forward *data) {
     rcvi_sizes sizes;
-    RCVI_TRY(read_sizes(run->plan, data, &sizes));
-    run->is_empty = sizes.batch == 0;
-    if (run->is_empty) return forward_nothing(run);
-    RCVI_TRY(check_forward(run, data));
-    RCVI_TRY(check_lengths(run->plan, sizes, data->lengths));
-    resize(run, sizes);
-    RCVI_TRY(check_forward_arrays(run, data));
-    RCVI_TRY(check_seed(run, data));
+    RCVI_TRY(check_call(run, data, &sizes));
+    if (sizes.batch == 0) return forward_nothing(run, data);
+    run->is_empty = run->last_is_empty = false;
     bind_call(run, data);
+    run->last_reserve = run->reserve;
     read_seed(run, data);
     rcv_run *packer = run->packer;
     bool same = data->same_parameters && packer->parameters_seen && is_packed_for(packer, sizes);
@@ -285,8 +299,13 @@ rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
     RCVI_READ(rcv_forward, data, "data");
     if (!run->first_plan && !data->version) return forward(run, data);
     rcv_run *own = run;
-    if (own->first_plan) rcvi_run_follow_plan(own);
+    if (own->first_plan && rcvi_run_will_follow(own)) {
+        rcvi_sizes sizes;
+        RCVI_TRY(check_call(own, data, &sizes)); /* a call that is refused does not end version 1 */
+        rcvi_run_follow_plan(own);
+    }
     RCVI_TRY(rcvi_run_find_version(own, data->version, &run));
+    if (run != own->last) run->packer->parameters_seen = false; /* the last call's are packed in another version */
     RCVI_TRY(forward(run, data));
     own->last = run;
     if (own->first_plan && !run->plan->program.options.training) rcvi_background_note_call(own->first_plan->background);
@@ -365,6 +384,18 @@ static rcv_status backward_nothing(const rcv_run *run, const rcv_backward *data)
     return RCV_OK;
 }
 
+/* A backward call that names no forward call belongs to the last one. With reserves of the caller's, an earlier backward call may have bound
+ * the data of another forward call. */
+static rcv_status return_to_last(rcv_run *run) {
+    bool is_bound = run->is_empty == run->last_is_empty && (run->is_empty || run->reserve == run->last_reserve);
+    if (run->owner == RCVI_OF_CALLS && !is_bound) {
+        return rcvi_fail(RCV_INVALID, "the last forward call is not the one that the last backward call named: "
+                                      "data->forward must name it");
+    }
+    run->is_empty = run->last_is_empty;
+    return RCV_OK;
+}
+
 /* Binds the data of an earlier forward call of the run again. Without reserves of the caller's it must be the last one. */
 static rcv_status return_to_forward(rcv_run *run, const rcv_forward *data) {
     rcvi_sizes sizes;
@@ -380,13 +411,14 @@ static rcv_status return_to_forward(rcv_run *run, const rcv_forward *data) {
     resize(run, sizes);
     bind_call(run, data);
     return_to_seed(run, data);
-    if (has_same_parameters(run->packer, data)) return RCV_OK;
-    run->packer->parameters_seen = false;
-    run->packer->backward_is_stale = true;
+    rcv_run *packer = run->packer;
+    if (packer->parameters_seen && has_same_parameters(packer, data) && is_packed_for(packer, sizes)) return RCV_OK;
+    packer->parameters_seen = false;
+    packer->backward_is_stale = true;
     RCVI_TRY(start(run, 0, run->plan->program.forward_count, (how){.only_prepares = true}));
-    remember_parameters(run->packer, data);
-    run->packer->packed = sizes;
-    run->packer->parameters_seen = true;
+    remember_parameters(packer, data);
+    packer->packed = sizes;
+    packer->parameters_seen = true;
     return RCV_OK;
 }
 
@@ -408,7 +440,7 @@ static rcv_status backward(rcv_run *run, const rcv_backward *data) {
         return rcvi_fail(RCV_INVALID, "a backward call needs a forward call before it%s",
                          consumes_reserve(run->plan) ? ": cuDNN's consumes what that stored" : "");
     RCVI_TRY(check_gradients(run->plan, data));
-    if (data->forward) RCVI_TRY(return_to_forward(run, data->forward));
+    RCVI_TRY(data->forward ? return_to_forward(run, data->forward) : return_to_last(run));
     if (run->is_empty) return backward_nothing(run, data);
     for (size_t s = 0; s < run->plan->net->state_count; s++) {
         if (state_entry(data->drestart, s) && run->restart_is_initial[s]) {

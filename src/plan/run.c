@@ -61,8 +61,9 @@ rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
     RCVI_NEED(out, "run");
     *out = NULL;
     RCVI_NEED(plan, "plan");
-    const rcv_plan *newest = rcvi_plan_newest(plan);
-    RCVI_TRY(make(newest, NULL, rcvi_run_owner(newest), out));
+    rcvi_reserve_owner owner = rcvi_run_owner(plan);
+    const rcv_plan *newest = owner == RCVI_OF_CALLS ? plan : rcvi_plan_newest(plan); /* see rcv_run_update */
+    RCVI_TRY(make(newest, NULL, owner, out));
     if (!plan->background) return RCV_OK;
     (*out)->first_plan = plan;
     (*out)->version = newest == plan ? FIRST : FOUND;
@@ -144,10 +145,18 @@ size_t rcv_run_bytes(const rcv_run *run) {
 
 static rcv_run *present(rcv_run *run) { return run->newer ? run->newer : run; }
 
+/* Both versions are there at once while one replaces the other. */
+static rcv_status check_both_fit(const rcv_run *run, const rcv_plan *newest) {
+    size_t limit = run->plan->program.options.memory, both = run->plan->run_bytes + newest->run_bytes;
+    if (!limit || both <= limit) return RCV_OK;
+    return rcvi_fail(RCV_UNSUPPORTED, "both versions of the plan need %zu bytes, and the limit is %zu", both, limit);
+}
+
 /* The run of the newest version is made with the settings of this one. */
 static rcv_status make_newer(rcv_run *run) {
     const rcv_plan *newest = rcvi_plan_newest(run->first_plan);
     if (run->newer || newest == run->plan) return RCV_OK;
+    RCVI_TRY(check_both_fit(run, newest));
     rcv_run *newer = NULL;
     RCVI_TRY(make(newest, NULL, run->owner, &newer));
     newer->version = FOUND;
@@ -178,10 +187,13 @@ void rcvi_run_note_capture(rcv_run *run) {
     if (run->stream && device->is_captured && device->is_captured(run->stream)) run->stays = true;
 }
 
-/* Takes the newest version before a forward call, and frees the memory of the other. Without memory for it the run stays as it is. */
-void rcvi_run_follow_plan(rcv_run *run) {
+bool rcvi_run_will_follow(rcv_run *run) {
     rcvi_run_note_capture(run);
-    if (run->stays || run->owner == RCVI_OF_CALLS) return;
+    bool may_follow = !run->stays && run->owner != RCVI_OF_CALLS;
+    return may_follow && (run->newer ? run->worker != NULL : rcvi_plan_newest(run->first_plan) != run->plan);
+}
+
+void rcvi_run_follow_plan(rcv_run *run) {
     if (make_newer(run)) {
         rcvi_log(run->plan->context, "a run keeps its first plan: %s", rcv_message());
         run->stays = true;

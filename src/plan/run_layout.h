@@ -21,8 +21,10 @@ struct rcv_run {
     rcv_run *last;   /* did the last forward call */
     bool stays;      /* it does not take a newer version by itself */
     /* Of the last forward call: */
-    bool is_empty;           /* it had no sequences */
-    bool forward_done;       /* there was one, and its data is bound */
+    bool last_is_empty;      /* it had no sequences */
+    char *last_reserve;      /* its reserve */
+    bool forward_done;       /* there was one */
+    bool is_empty;           /* the call whose data is bound, which a backward call may name, had no sequences */
     rcv_run *packer;         /* the run whose packed parameters it uses: itself, or another one of the plan */
     bool parameters_seen;    /* by a forward call: they are packed; valid in the packer, as is the next */
     bool backward_is_stale;  /* parameters have changed since the last backward call */
@@ -83,7 +85,9 @@ void rcvi_run_describe_ranges(rcv_run *run);
 
 /* Notes whether the stream is captured: a run whose calls are captured stays, since the caller's graph refers to its memory. */
 void rcvi_run_note_capture(rcv_run *run);
-/* Takes the newest version before a forward call, and frees the memory of the other. Without memory for it the run stays as it is. */
+/* Does the run take another version before the next forward call? Notes captures. */
+bool rcvi_run_will_follow(rcv_run *run);
+/* Takes the newest version, and frees the memory of the other. Without memory for it the run stays as it is. */
 void rcvi_run_follow_plan(rcv_run *run);
 /* The run that makes a call of this version; 0: the present one. */
 rcv_status rcvi_run_find_version(rcv_run *run, int64_t version, rcv_run **found);

@@ -129,8 +129,137 @@ static void test_empty(void **state) {
     close_problem(&p);
 }
 
+/* A forward call that is refused leaves the run as it was: a backward call belongs to the call before it. */
+static void test_refused_call(void **state) {
+    (void)state;
+    static const char *const schedules[] = {"naive", "combine(steps=3)+fuse+pack"};
+    for (int i = 0; i < 2; i++) {
+        problem p;
+        results want, got;
+        rcv_plan *plan = NULL;
+        rcv_run *run = NULL;
+        data d;
+        open_problem(&p, &configs[0], 1);
+        run_pinned(&p, RCV_FLOAT32, true, schedules[i], &want);
+        rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, schedules[i]);
+        check_ok(rcv_plan_new(p.net, &options, &plan));
+        check_ok(rcv_run_new(plan, &run));
+        open_data(&d, &p, RCV_FLOAT32);
+        check_ok(rcv_run_forward(run, &d.forward));
+        rcv_forward refused = d.forward;
+        refused.batch = 2;
+        refused.y = d.x;
+        check_fails(rcv_run_forward(run, &refused), RCV_INVALID, "overlap");
+        refused.y = d.y;
+        refused.seed_at = (const uint64_t *)(const void *)((const char *)d.x + 4);
+        check_fails(rcv_run_forward(run, &refused), RCV_INVALID, "multiple of 8 bytes");
+        refused.batch = RCV_EMPTY;
+        refused.steps = p.c.steps + 1;
+        check_fails(rcv_run_forward(run, &refused), RCV_INVALID, "time steps");
+        refused = d.forward;
+        refused.steps = 1;
+        check_fails(rcv_run_forward(run, &refused), RCV_INVALID, "is not in 1 to 1");
+        check_ok(rcv_run_backward(run, &d.backward));
+        close_data(&d, true, &got);
+        check_same_bits(schedules[i], &want, &got);
+        drop(&want);
+        drop(&got);
+        rcv_run_free(run);
+        rcv_plan_free(plan);
+        close_problem(&p);
+    }
+}
+
+/* Parameters that a call without sequences gives for the first time are those of the next call that says they are the same. */
+static void test_empty_call_with_parameters(void **state) {
+    (void)state;
+    problem p;
+    results got[2];
+    rcv_plan *plan = NULL;
+    rcv_run *run = NULL;
+    open_problem(&p, &configs[1], 1);
+    rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, "combine(steps=3)+fuse+pack");
+    check_ok(rcv_plan_new(p.net, &options, &plan));
+    for (int empty = 0; empty < 2; empty++) {
+        data d;
+        open_data(&d, &p, RCV_FLOAT32);
+        check_ok(rcv_run_new(plan, &run));
+        if (empty) check_ok(rcv_run_forward(run, &d.forward));
+        for (int64_t i = 0; i < p.parameter_count; i++) ((float *)d.parameters)[i] *= 0.5f;
+        d.forward.batch = RCV_EMPTY;
+        if (empty) check_ok(rcv_run_forward(run, &d.forward));
+        d.forward.batch = 0;
+        d.forward.same_parameters = empty;
+        check_ok(rcv_run_forward(run, &d.forward));
+        check_ok(rcv_run_backward(run, &d.backward));
+        for (int64_t i = 0; i < p.parameter_count; i++) ((float *)d.parameters)[i] *= 2;
+        close_data(&d, true, &got[empty]);
+        rcv_run_free(run);
+    }
+    check_same_bits("an empty call before", &got[0], &got[1]);
+    drop(&got[0]);
+    drop(&got[1]);
+    rcv_plan_free(plan);
+    options.signals = true;
+    data d;
+    open_data(&d, &p, RCV_FLOAT32);
+    check_ok(rcv_plan_new(p.net, &options, &plan));
+    check_ok(rcv_run_new(plan, &run));
+    d.forward.batch = RCV_EMPTY;
+    check_fails(rcv_run_forward(run, &d.forward), RCV_UNSUPPORTED, "needs at least one sequence");
+    close_data(&d, true, NULL);
+    rcv_run_free(run);
+    rcv_plan_free(plan);
+    close_problem(&p);
+}
+
+/* A backward call that names no forward call, after one that named an earlier forward call: that one's data is bound. */
+static void test_last_call(void **state) {
+    (void)state;
+    problem p;
+    results want[RESERVE_CALLS], got;
+    rcv_plan *plan = NULL;
+    rcv_run *run = NULL;
+    reserved_call calls[2];
+    const char *schedule = "combine(steps=3)+fuse+pack";
+    open_problem(&p, &configs[0], 1);
+    run_one_by_one(&p, RCV_FLOAT32, schedule, want);
+    rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, schedule);
+    options.reserve = true;
+    check_ok(rcv_plan_new(p.net, &options, &plan));
+    check_ok(rcv_run_new(plan, &run));
+    for (int k = 0; k < 2; k++) {
+        open_call(&calls[k], &p, RCV_FLOAT32, plan, k);
+        check_ok(rcv_run_forward(run, &calls[k].d.forward));
+    }
+    calls[0].d.backward.forward = &calls[0].d.forward;
+    check_ok(rcv_run_backward(run, &calls[0].d.backward));
+    check_fails(rcv_run_backward(run, &calls[1].d.backward), RCV_INVALID, "data->forward must name it");
+    calls[1].d.backward.forward = &calls[1].d.forward;
+    check_ok(rcv_run_backward(run, &calls[1].d.backward));
+    calls[1].d.backward.forward = NULL;
+    check_ok(rcv_run_backward(run, &calls[1].d.backward));
+    rcv_forward empty = calls[1].d.forward;
+    empty.batch = RCV_EMPTY;
+    check_ok(rcv_run_forward(run, &empty));
+    check_ok(rcv_run_backward(run, &calls[0].d.backward)); /* it names its forward call */
+    check_fails(rcv_run_backward(run, &calls[1].d.backward), RCV_INVALID, "data->forward must name it");
+    for (int k = 0; k < 2; k++) {
+        close_call(&calls[k], &got);
+        check_equal(schedule, k, &want[k], &got);
+        drop(&got);
+    }
+    for (int k = 0; k < RESERVE_CALLS; k++) drop(&want[k]);
+    rcv_run_free(run);
+    rcv_plan_free(plan);
+    close_problem(&p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_calls), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_planned), cmocka_unit_test(test_empty)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_calls),        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_planned),      cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_refused_call), cmocka_unit_test(test_empty_call_with_parameters),
+        cmocka_unit_test(test_last_call)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
