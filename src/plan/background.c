@@ -3,7 +3,7 @@
 #include "plan/background.h"
 #include "plan/search.h"
 
-#include <signal.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,6 +29,8 @@ struct rcvi_background {
     char message[512];
     rcvi_watched *runs;
 };
+
+static _Thread_local const rcvi_background *own_search; /* of the thread that searches; NULL: another thread */
 
 /* Is the thread in this process? */
 static bool is_here(const rcvi_background *b) { return b->fork_generation == rcvi_fork_generation(); }
@@ -96,18 +98,24 @@ static double seconds_of(const rcv_plan *plan) {
     return 0;
 }
 
+static rcv_status remember(rcvi_background *b, const rcv_plan *plan, double seconds) {
+    return seconds > 0 && isfinite(seconds) ? rcvi_plan_remember(&b->problem, plan, seconds) : RCV_OK;
+}
+
 /* The trials of the search were disturbed by the caller: what it found is run in turns with the first plan. Where it is not faster, the first
- * plan stays, and wisdom has that one; *plan is NULL then. */
+ * plan stays; *plan is NULL then. Wisdom gets what is the plan from then on. */
 static rcv_status confirm(rcvi_background *b, rcv_plan **plan) {
-    double ratio = 0, seconds = seconds_of(*plan);
-    if ((*plan)->from_wisdom || !strcmp((*plan)->string, b->plan->string)) return RCV_OK;
+    double ratio = 1, seconds = (*plan)->is_memorable ? seconds_of(*plan) : 0;
+    if ((*plan)->from_wisdom) return RCV_OK;
+    if (!strcmp((*plan)->string, b->plan->string)) return remember(b, *plan, seconds);
     RCVI_TRY(rcvi_compare_plans(&b->problem, *plan, b->plan, &ratio));
-    if (ratio < least_gain) return RCV_OK;
+    if (ratio == 0) return RCV_OK; /* there was no memory for both */
+    if (ratio < least_gain) return remember(b, *plan, seconds);
     rcvi_log(b->context, "the search beside the caller found %s, which takes %.3g times as long as the first plan",
              (*plan)->string, ratio);
     rcv_plan_free(*plan);
     *plan = NULL;
-    return seconds > 0 ? rcvi_plan_remember(&b->problem, b->plan, seconds / ratio) : RCV_OK;
+    return remember(b, b->plan, seconds / ratio);
 }
 
 static rcv_status search_and_confirm(rcvi_background *b, rcv_plan **plan) {
@@ -135,6 +143,7 @@ static rcv_status find(rcvi_background *b, rcv_plan **plan) {
 static void *search(void *argument) {
     rcvi_background *b = argument;
     rcv_plan *plan = NULL;
+    own_search = b;
     rcv_status status = find(b, &plan);
     bool better = plan && strcmp(plan->string, b->plan->string) != 0;
     if (status) rcvi_log(b->context, "the search beside the caller ended without a plan: %s", rcv_message());
@@ -155,13 +164,8 @@ static void *search(void *argument) {
     return NULL;
 }
 
-/* Starts the thread with all signals blocked: the program's own threads handle signals. */
 static rcv_status start_thread(rcvi_background *b) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&b->thread, NULL, search, b);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = rcvi_thread_start(&b->thread, search, b);
     return error ? rcvi_fail(RCV_NO_MEMORY, "the system refused a thread to plan on (%s)", strerror(error)) : RCV_OK;
 }
 
@@ -190,9 +194,10 @@ rcv_status rcvi_background_start(const rcvi_problem *problem, rcv_plan *plan) {
     return RCV_OK;
 }
 
+/* Waits for the thread, unless this is the thread, in a callback. */
 static void stop(rcvi_background *b) {
     atomic_store(&b->stopping, true);
-    if (!is_here(b)) return;
+    if (!is_here(b) || own_search == b) return;
     pthread_mutex_lock(&b->mutex);
     while (!b->ended) pthread_cond_wait(&b->changed, &b->mutex);
     pthread_mutex_unlock(&b->mutex);
@@ -251,6 +256,8 @@ rcv_status rcv_plan_wait(const rcv_plan *plan) {
     rcvi_background *b = plan->background;
     if (!b) return RCV_OK;
     if (!is_here(b)) return rcvi_fail(RCV_UNSUPPORTED, "the search for this plan runs in the parent of this process");
+    if (own_search == b)
+        return rcvi_fail(RCV_INVALID, "a callback of the search for this plan cannot wait for its end");
     if (is_any_captured(b))
         return rcvi_fail(RCV_INVALID,
                          "the search for this plan waits while the stream of one of its runs is captured: wait "

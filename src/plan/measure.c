@@ -73,7 +73,7 @@ static rcv_status shorten(measurement *m, rcvi_candidate *c, double seconds) {
 }
 
 /* Is there memory and time for the candidate's trial, including a warm-up run? */
-static bool is_affordable(const measurement *m, const rcvi_candidate *c, double deadline) {
+static bool is_affordable(const measurement *m, rcvi_candidate *c, double deadline) {
     double fresh = 0, seconds = expected_seconds(m, c->estimate) * (m->bench.problem.options->training ? 1 : 2);
     if (c->rungs.vendor) seconds *= vendor_slack;
     return rcvi_trial_fits(&m->bench, c, &fresh) &&

@@ -69,9 +69,16 @@ static bool is_variant_of_slow_plan(const measurement *m, const rcvi_candidate *
     return false;
 }
 
+/* Closes other trials until there is memory for this one beside those that are open. */
+static void make_room(measurement *m, const rcvi_candidate *c) {
+    for (size_t i = 0; i < m->count && !c->run && !rcvi_trial_fits_beside(&m->bench, c); i++)
+        rcvi_trial_close(&m->bench, m->order[i]);
+}
+
 /* The first calls load kernels and capture graphs; in inference one for new parameters and one for unchanged ones. */
 static rcv_status warm_up(measurement *m, rcvi_candidate *c) {
     double seconds = 0;
+    make_room(m, c);
     RCVI_TRY(rcvi_trial_repeat(&m->bench, c, 1, &seconds));
     bool warm = m->bench.problem.options->training && c->shown.estimate > slow;
     return !c->run || warm ? RCV_OK : rcvi_trial_repeat(&m->bench, c, 1, &seconds);
@@ -113,7 +120,8 @@ static rcv_status run_rounds(measurement *m, int rounds, double limit) {
                 continue;
             }
             if (is_past_deadline(m)) return RCV_OK;
-            RCVI_TRY(add_sample(m, c, calls_of(c)));
+            if (!c->run) RCVI_TRY(warm_up(m, c)); /* it was closed to make room */
+            if (c->run) RCVI_TRY(add_sample(m, c, calls_of(c)));
             rcvi_log(m->bench.context, "planning: round %d of %d: %s takes %.3g s", n + 1, rounds, c->shown.schedule,
                      c->shown.seconds);
         }

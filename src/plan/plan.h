@@ -26,6 +26,7 @@ struct rcv_plan {
     size_t candidate_count;
     double seconds;
     bool from_wisdom;
+    bool is_memorable;                  /* its search timed it against others, and no limit of memory decided */
     struct rcvi_background *background; /* the search for a plan that replaces this one; NULL: there is none */
 };
 

@@ -26,7 +26,7 @@ typedef struct {
     rcvi_candidate *candidates;
     size_t count, capacity;
     bool failed;       /* no memory for a candidate */
-    bool limited;      /* a candidate was refused for its memory */
+    bool limited;      /* a candidate was refused, or not timed beside a caller, for its memory */
     bool compared;     /* at least two candidates were timed */
     size_t kept_steps; /* of the programs that are kept */
 } search;
@@ -232,6 +232,7 @@ static rcv_status choose(search *s, rcvi_candidate **chosen) {
     if (effort == RCV_EXHAUSTIVE || (effort == RCV_MEASURE && count_remaining(s) > 1))
         RCVI_TRY(rcvi_measure_candidates(s->problem, s->candidates, s->count, s->begin, &s->pool));
     s->compared = count_timed(s) > 1; /* one time alone decides nothing */
+    for (size_t i = 0; s->problem->in_background && i < s->count; i++) s->limited |= s->candidates[i].is_too_large;
     *chosen = s->compared ? prefer_small(s, find_fastest(s, true)) : NULL;
     if (!*chosen) *chosen = find_fastest(s, false);
     return *chosen ? RCV_OK : fail_without_plan(s);
@@ -253,9 +254,11 @@ static rcv_status attach_candidates(search *s, const rcvi_candidate *chosen, rcv
     return RCV_OK;
 }
 
-/* Wisdom keeps what was timed, unless a memory limit refused candidates: the limit is not part of the key. */
-static rcv_status remember(const search *s, const rcvi_candidate *chosen, const char *key) {
-    if (!s->compared || chosen->shown.seconds <= 0 || s->limited) return RCV_OK;
+/* Wisdom keeps what was timed, unless a memory limit refused candidates: the limit is not part of the key. Beside a caller it is kept when it
+ * has been confirmed (background.c). */
+static rcv_status remember(const search *s, const rcvi_candidate *chosen, const char *key, rcv_plan *plan) {
+    plan->is_memorable = s->compared && chosen->shown.seconds > 0 && !s->limited;
+    if (!plan->is_memorable || s->problem->in_background) return RCV_OK;
     rcvi_lesson lesson = {.rungs = chosen->rungs,
                           .seconds = chosen->shown.seconds,
                           .exhaustive = s->problem->options->effort == RCV_EXHAUSTIVE};
@@ -286,7 +289,7 @@ static rcv_status find(search *s, const char *key, rcv_plan **plan) {
         RCVI_TRY(choose(s, &chosen));
         RCVI_TRY(prepare_chosen(s, chosen, plan));
     }
-    RCVI_TRY(remember(s, chosen, key));
+    RCVI_TRY(remember(s, chosen, key, *plan));
     return attach_candidates(s, chosen, *plan);
 }
 

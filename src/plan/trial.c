@@ -19,7 +19,7 @@ static const double long_run = 5e-3;  /* seconds; starting threads does not matt
 static const double lower =
     0.25; /* quantile of the samples that counts: other work on the machine only makes them longer */
 static const double longest_sleep = 0.01; /* seconds */
-enum { PATTERN = 4093, STAGED = 256 * PATTERN, MOST_REPEATS = 64, ALIGN = 64 };
+enum { PATTERN = 4093, STAGED = 256 * PATTERN, MOST_REPEATS = 64, ALIGN = 64, OPEN_SHARE = 4 };
 
 static size_t physical_memory(void) {
     long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGE_SIZE);
@@ -251,17 +251,31 @@ rcv_status rcvi_trial_make(rcvi_bench *bench, rcvi_candidate *c, int64_t steps) 
     return RCV_OK;
 }
 
-bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_candidate *c, double *fresh) {
-    const rcv_plan_options *o = &c->plan->program.options;
+/* Bytes of the data for trials of a plan. */
+static double count_data_bytes(const rcvi_bench *bench, const rcv_plan *plan) {
+    const rcv_plan_options *o = &plan->program.options;
     const rcv_net *net = bench->problem.net;
-    double rows = (double)o->steps * (double)o->batch, own = (double)c->plan->run_bytes;
+    double rows = (double)o->steps * (double)o->batch;
     double features = (double)net->options.input + (double)rcv_net_output(net);
     double parameters =
         (double)rcv_dtype_bytes(type_of(bench, o->parameters)) + (double)rcv_dtype_bytes(type_of(bench, o->gradients));
-    double data = 2 * (double)rcv_dtype_bytes(type_of(bench, o->data)) * rows * features + 9 * rows +
-                  parameters * (double)net->parameter_elements;
-    *fresh = own + (o->steps > bench->steps ? data : 0);
-    return own + data < (double)bench->memory;
+    return 2 * (double)rcv_dtype_bytes(type_of(bench, o->data)) * rows * features + 9 * rows +
+           parameters * (double)net->parameter_elements;
+}
+
+/* On a CPU, trials beside a caller stay open up to a quarter of the memory (rcvi_trial_sample). */
+bool rcvi_trial_fits(const rcvi_bench *bench, rcvi_candidate *c, double *fresh) {
+    double own = (double)c->plan->run_bytes, data = count_data_bytes(bench, c->plan);
+    double open =
+        bench->problem.in_background && !bench->problem.machine.gpu ? (double)(bench->memory / OPEN_SHARE) : 0;
+    *fresh = own + (c->plan->program.options.steps > bench->steps ? data : 0);
+    c->is_too_large = own + data + open >= (double)bench->memory;
+    return !c->is_too_large;
+}
+
+bool rcvi_trial_fits_beside(const rcvi_bench *bench, const rcvi_candidate *c) {
+    double open = (double)bench->open_bytes, own = (double)c->plan->run_bytes;
+    return open + own + count_data_bytes(bench, c->plan) < (double)bench->memory;
 }
 
 static rcv_status open_trial(rcvi_bench *bench, rcvi_candidate *c) {
@@ -373,7 +387,7 @@ rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_candidate *c, double enough
     if (repeats > MOST_REPEATS) repeats = MOST_REPEATS;
     for (int i = 0; i < repeats; i++) RCVI_TRY(rcvi_trial_run(bench, c, &runs[i]));
     add_sample(c, quantile(runs, repeats, 0.5));
-    if (bench->open_bytes > bench->memory / 4) rcvi_trial_close(bench, c);
+    if (bench->open_bytes > bench->memory / OPEN_SHARE) rcvi_trial_close(bench, c);
     return RCV_OK;
 }
 
@@ -385,7 +399,9 @@ static const double turns_seconds = 0.5; /* for the trials of a plan; where runs
 static rcv_status run_turns(rcvi_bench *bench, rcvi_candidate both[2], double *ratio) {
     double ratios[MOST_TURNS], seconds[2] = {0};
     for (int i = 0; i < 2; i++) RCVI_TRY(rcvi_trial_run(bench, &both[i], &seconds[i])); /* packs, touches memory */
-    int turns = seconds[1] > 0 ? (int)fmin(turns_seconds / seconds[1], MOST_TURNS) : LEAST_TURNS;
+    if (seconds[0] <= 0 && seconds[1] > 0) *ratio = INFINITY;
+    if (seconds[0] <= 0 || seconds[1] <= 0) return RCV_OK;
+    int turns = (int)fmin(turns_seconds / seconds[1], MOST_TURNS);
     if (turns < LEAST_TURNS) turns = LEAST_TURNS;
     for (int n = 0; n < turns; n++) {
         for (int i = 0; i < 2; i++) RCVI_TRY(rcvi_trial_run(bench, &both[i], &seconds[i]));
@@ -399,13 +415,14 @@ static rcv_status run_turns(rcvi_bench *bench, rcvi_candidate both[2], double *r
 rcv_status rcvi_compare_plans(const rcvi_problem *problem, rcv_plan *plan, rcv_plan *other, double *ratio) {
     rcvi_bench bench;
     rcvi_pool pool;
-    double fresh = 0;
     rcvi_candidate both[2] = {{.rungs = plan->program.rungs, .plan = plan, .remaining = true},
                               {.rungs = other->program.rungs, .plan = other, .remaining = true}};
     *ratio = 0;
     rcvi_pool_init(&pool, problem->net->context);
     rcv_status status = rcvi_bench_begin(&bench, problem, &pool);
-    bool fits = !status && rcvi_trial_fits(&bench, &both[0], &fresh) && rcvi_trial_fits(&bench, &both[1], &fresh);
+    bench.open_bytes = other->run_bytes; /* both are open at once */
+    bool fits = !status && rcvi_trial_fits_beside(&bench, &both[0]);
+    bench.open_bytes = 0;
     if (fits) status = run_turns(&bench, both, ratio);
     for (int i = 0; i < 2; i++) rcvi_trial_close(&bench, &both[i]);
     rcvi_bench_end(&bench);

@@ -16,7 +16,8 @@ typedef struct {
     double estimate;     /* of the trial */
     double samples[RCVI_MAX_SAMPLES];
     int sample_count;
-    bool remaining; /* neither refused nor dropped */
+    bool remaining;    /* neither refused nor dropped */
+    bool is_too_large; /* its trial needs more memory than there is for trials */
 } rcvi_candidate;
 
 /* What trials share: the problem, the memory limit and the data. */
@@ -57,7 +58,9 @@ rcv_status rcvi_stop_planning(int64_t runs); /* RCV_STOPPED */
 /* Makes the trial's plan with this many steps; sets its estimate. */
 rcv_status rcvi_trial_make(rcvi_bench *bench, rcvi_candidate *candidate, int64_t steps);
 /* False where the trial needs more memory than there is; sets the bytes that its next run touches for the first time. */
-bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_candidate *candidate, double *fresh);
+bool rcvi_trial_fits(const rcvi_bench *bench, rcvi_candidate *candidate, double *fresh);
+/* Is there memory for the trial beside those that are open? */
+bool rcvi_trial_fits_beside(const rcvi_bench *bench, const rcvi_candidate *candidate);
 /* One run, after a call of go_on; opens the trial where it is closed. 0 seconds where the device refuses: that is then the candidate's
  * refusal. */
 rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_candidate *candidate, double *seconds);
@@ -69,7 +72,7 @@ rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_candidate *candidate, doubl
 void rcvi_trial_close(rcvi_bench *bench, rcvi_candidate *candidate);
 
 /* Runs two plans of the problem in turns, a few times each. *ratio is the median of the seconds of `plan` divided by those of `other` in the same
- * turn; 0 where there is no memory for that, or the device refuses. */
+ * turn; infinity where the device refuses `plan` alone; 0 where there is no memory for both, or it refuses both. */
 rcv_status rcvi_compare_plans(const rcvi_problem *problem, rcv_plan *plan, rcv_plan *other, double *ratio);
 
 /* Notes a failure and its message as the candidate's refusal; returns RCV_NO_MEMORY as it is. */

@@ -43,21 +43,23 @@ static rcv_plan_options gated(const problem *p, bool training, gate *g) {
     return o;
 }
 
-/* A plan of this device whose first version is naive, which every search improves on. */
-static rcv_plan *start_on(const problem *p, const rcvi_device *device, const rcv_plan_options *options) {
+/* A plan of this device with this first version. */
+static rcv_plan *start_with(const char *first, const problem *p, const rcvi_device *device,
+                            const rcv_plan_options *options) {
     rcv_plan *plan = NULL;
     rcvi_problem q = {.net = p->net, .options = options, .device = device};
     rcvi_rungs rungs;
     check_ok(device->describe(p->context, 0, options->dtype, 1, &q.machine));
-    check_ok(rcvi_rungs_read("naive", &rungs));
+    check_ok(rcvi_rungs_read(first, &rungs));
     check_ok(rcvi_plan_make(&q, &rungs, &plan));
     check_ok(rcvi_plan_serve_sizes(plan));
     check_ok(rcvi_background_start(&q, plan));
     return plan;
 }
 
+/* Its first version is naive, which every search improves on. */
 static rcv_plan *start(const problem *p, const rcv_plan_options *options) {
-    return start_on(p, &rcvi_device_cpu, options);
+    return start_with("naive", p, &rcvi_device_cpu, options);
 }
 
 static void call(rcv_run *run, data *d) {
@@ -304,8 +306,59 @@ static void test_reserves(void **state) {
         drop(&got);
     }
     for (int k = 0; k < 2 * RESERVE_CALLS; k++) drop(&want[k / RESERVE_CALLS][k % RESERVE_CALLS]);
+    size_t bytes = rcv_run_reserve_bytes(run);
+    rcv_run_free(run);
+    check_ok(rcv_run_new(plan, &run)); /* a run that is made later begins with version 1 as well */
+    assert_int_equal(rcv_run_version(run), 1);
+    check_ok(rcv_run_update(run));
+    assert_int_equal(rcv_run_version(run), 2);
+    assert_int_equal(rcv_run_reserve_bytes(run), bytes);
     rcv_run_free(run);
     rcv_plan_free(plan);
+    close_problem(&p);
+}
+
+/* Parameters that change between forward calls of two versions: what the other version has packed is not used again. */
+static void test_same_parameters(void **state) {
+    (void)state;
+    static const char packs[] = "combine(steps=4)+fuse+pack";
+    problem p;
+    gate g = {.open = true};
+    results got[2];
+    rcv_run *run = NULL;
+    rcv_plan *plan = NULL, *pinned = NULL;
+    open_problem(&p, &middle, 1);
+    rcv_plan_options options = gated(&p, true, &g), pinning = options_of(&p, RCV_FLOAT32, true, packs);
+    options.reserve = true;
+    rcvi_problem q = {.net = p.net, .options = &options, .device = &rcvi_device_cpu};
+    check_ok(rcvi_device_cpu.describe(p.context, 0, options.dtype, 1, &q.machine));
+    check_ok(rcv_plan_new(p.net, &pinning, &pinned));
+    check_ok(rcvi_plan_remember(&q, pinned, 1));
+    rcv_plan_free(pinned);
+    for (int versions = 0; versions < 2; versions++) {
+        reserved_call c;
+        plan = start(&p, &options);
+        check_ok(rcv_plan_wait(plan));
+        assert_string_equal(rcv_plan_string(plan), packs);
+        check_ok(rcv_run_new(plan, &run));
+        check_ok(rcv_run_update(run));
+        open_call(&c, &p, RCV_FLOAT32, plan, 0);
+        if (versions) check_ok(rcv_run_forward(run, &c.d.forward));
+        for (int64_t i = 0; i < p.parameter_count; i++) ((float *)c.d.parameters)[i] *= 0.5f;
+        c.d.forward.version = 1;
+        if (versions) check_ok(rcv_run_forward(run, &c.d.forward));
+        c.d.forward.version = 2;
+        c.d.forward.same_parameters = true;
+        check_ok(rcv_run_forward(run, &c.d.forward));
+        check_ok(rcv_run_backward(run, &c.d.backward));
+        for (int64_t i = 0; i < p.parameter_count; i++) ((float *)c.d.parameters)[i] *= 2;
+        close_call(&c, &got[versions]);
+        rcv_run_free(run);
+        rcv_plan_free(plan);
+    }
+    check_same_bits("calls of both versions", &got[0], &got[1]);
+    drop(&got[0]);
+    drop(&got[1]);
     close_problem(&p);
 }
 
@@ -396,7 +449,7 @@ static void test_captures(void **state) {
     open_problem(&p, &middle, 1);
     rcv_plan_options options = gated(&p, true, &g);
     atomic_store(&g.open, false);
-    rcv_plan *plan = start_on(&p, &device, &options);
+    rcv_plan *plan = start_with("naive", &p, &device, &options);
     check_ok(rcv_run_new(plan, &captured));
     check_ok(rcv_run_new(plan, &other));
     check_ok(rcv_run_set_stream(captured, &stream));
@@ -489,6 +542,177 @@ static void test_turns_of_two(void **state) {
     assert_string_equal(known->string, "naive");
     rcv_plan_free(known);
     for (int i = 0; i < 2; i++) rcv_plan_free(plans[i]);
+    close_problem(&p);
+}
+
+/* ---- what wisdom gets ---- */
+
+static const char rare[] = "combine(steps=5)+fuse"; /* no search offers so many steps */
+static atomic_int rare_runs;
+static gate *stopped_in_confirmation; /* NULL: none */
+
+/* Every plan but the rare one takes 2 ms longer. */
+static rcv_status run_slowly(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding,
+                             void *scratch) {
+    bool is_rare = binding->program->rungs.steps == 5;
+    if (is_rare) atomic_fetch_add(&rare_runs, 1);
+    if (is_rare && stopped_in_confirmation) atomic_store(&stopped_in_confirmation->refuses, true);
+    if (!is_rare) sleep_milliseconds(2);
+    return rcvi_device_cpu.run(worker, first, end, binding, scratch);
+}
+
+/* What the search found is run in turns with the first plan. Where that is faster it stays, and wisdom has it; where the search is stopped
+ * meanwhile, wisdom has nothing. */
+static void test_not_confirmed(void **state) {
+    (void)state;
+    rcvi_device device = rcvi_device_cpu;
+    device.run = run_slowly;
+    for (int stopped = 0; stopped < 2; stopped++) {
+        problem p;
+        gate g = {.open = true};
+        rcv_plan *known = NULL;
+        atomic_store(&rare_runs, 0);
+        stopped_in_confirmation = stopped ? &g : NULL;
+        open_problem(&p, &middle, 1);
+        rcv_plan_options options = gated(&p, true, &g);
+        rcv_plan *plan = start_with(rare, &p, &device, &options);
+        if (stopped)
+            check_fails(rcv_plan_wait(plan), RCV_STOPPED, "planning was stopped");
+        else
+            check_ok(rcv_plan_wait(plan));
+        assert_true(atomic_load(&rare_runs) > 0);
+        assert_string_equal(rcv_plan_string(plan), rare);
+        assert_int_equal(atomic_load(&g.replaced), 0);
+        rcvi_problem q = {.net = p.net, .options = &options, .device = &device};
+        check_ok(device.describe(p.context, 0, options.dtype, 1, &q.machine));
+        check_ok(rcvi_plan_recall_compiled(&q, &known));
+        if (stopped) assert_int_equal(rcv_wisdom_count(p.context), 0);
+        if (known)
+            assert_string_equal(rcv_plan_string(known), rare); /* none where a busy machine left time for one trial */
+        rcv_plan_free(known);
+        rcv_plan_free(plan);
+        close_problem(&p);
+    }
+    stopped_in_confirmation = NULL;
+}
+
+/* ---- callbacks ---- */
+
+typedef struct {
+    gate g;
+    _Atomic(rcv_plan *) plan;
+    atomic_int stay, wait; /* statuses */
+} caller;
+
+static void stay_and_wait(void *user) {
+    caller *c = user;
+    while (!atomic_load(&c->plan)) sleep_milliseconds(1);
+    atomic_store(&c->wait, (int)rcv_plan_wait(atomic_load(&c->plan)));
+    atomic_store(&c->stay, (int)rcv_plan_stay(atomic_load(&c->plan)));
+    atomic_fetch_add(&c->g.replaced, 1);
+}
+
+static bool stay_when_asked(void *user) {
+    stay_and_wait(user);
+    return true;
+}
+
+/* A callback of the search can end the search, and cannot wait for it. */
+static void test_callbacks(void **state) {
+    (void)state;
+    for (int asked = 0; asked < 2; asked++) {
+        problem p;
+        caller c = {.g = {.open = true}, .stay = -1, .wait = -1};
+        open_problem(&p, &middle, 1);
+        rcv_plan_options options = gated(&p, true, &c.g);
+        options.user = &c;
+        options.go_on = asked ? stay_when_asked : NULL;
+        options.replaced = asked ? NULL : stay_and_wait;
+        rcv_plan *plan = start(&p, &options);
+        atomic_store(&c.plan, plan);
+        if (asked)
+            check_fails(rcv_plan_wait(plan), RCV_STOPPED, "planning was stopped");
+        else
+            check_ok(rcv_plan_wait(plan));
+        assert_int_equal(atomic_load(&c.g.replaced), 1);
+        assert_int_equal(atomic_load(&c.wait), RCV_INVALID);
+        assert_int_equal(atomic_load(&c.stay), RCV_OK);
+        assert_int_equal(!strcmp(rcv_plan_string(plan), "naive"), asked);
+        rcv_plan_free(plan);
+        close_problem(&p);
+    }
+}
+
+/* A run with a limit of memory that leaves no room for both versions keeps the first. */
+static void test_limit(void **state) {
+    (void)state;
+    problem p;
+    gate g = {.open = true};
+    results want, got;
+    rcv_run *run = NULL;
+    data d;
+    open_problem(&p, &middle, 1);
+    rcv_plan_options options = gated(&p, true, &g);
+    run_pinned(&p, RCV_FLOAT32, true, "naive", &want);
+    rcv_plan *plan = start(&p, &options);
+    size_t first = rcv_plan_bytes(plan);
+    check_ok(rcv_plan_wait(plan));
+    rcvi_problem q = {.net = p.net, .options = &options, .device = &rcvi_device_cpu};
+    check_ok(rcvi_device_cpu.describe(p.context, 0, options.dtype, 1, &q.machine));
+    check_ok(rcvi_plan_remember(&q, rcvi_plan_newest(plan), 1)); /* so that it is found again */
+    options.memory = first + rcv_plan_bytes(plan) - 1;
+    rcv_plan_free(plan);
+    plan = start(&p, &options);
+    check_ok(rcv_run_new(plan, &run));
+    check_ok(rcv_plan_wait(plan));
+    assert_string_not_equal(rcv_plan_string(plan), "naive");
+    check_fails(rcv_run_update(run), RCV_UNSUPPORTED, "both versions of the plan need");
+    open_data(&d, &p, RCV_FLOAT32);
+    call(run, &d);
+    assert_int_equal(rcv_run_version(run), 1);
+    assert_int_equal(rcv_run_bytes(run), first);
+    close_data(&d, true, &got);
+    check_same_bits("naive", &want, &got);
+    drop(&want);
+    drop(&got);
+    rcv_run_free(run);
+    rcv_plan_free(plan);
+    close_problem(&p);
+}
+
+/* A call that is refused does not end version 1: the backward call of the call before it can still be made. */
+static void test_refused_between_versions(void **state) {
+    (void)state;
+    problem p;
+    gate g = {.open = false};
+    results want, got;
+    rcv_run *run = NULL;
+    data d;
+    open_problem(&p, &middle, 1);
+    rcv_plan_options options = gated(&p, true, &g);
+    run_pinned(&p, RCV_FLOAT32, true, "naive", &want);
+    rcv_plan *plan = start(&p, &options);
+    check_ok(rcv_run_new(plan, &run));
+    open_data(&d, &p, RCV_FLOAT32);
+    check_ok(rcv_run_forward(run, &d.forward));
+    atomic_store(&g.open, true);
+    check_ok(rcv_plan_wait(plan));
+    rcv_forward refused = d.forward;
+    refused.y = d.x;
+    refused.batch = 2;
+    check_fails(rcv_run_forward(run, &refused), RCV_INVALID, "overlap");
+    assert_int_equal(rcv_run_version(run), 1);
+    check_ok(rcv_run_backward(run, &d.backward));
+    close_data(&d, true, &got);
+    check_same_bits("naive", &want, &got);
+    open_data(&d, &p, RCV_FLOAT32);
+    call(run, &d);
+    close_data(&d, true, NULL);
+    assert_int_equal(rcv_run_version(run), 2);
+    drop(&want);
+    drop(&got);
+    rcv_run_free(run);
+    rcv_plan_free(plan);
     close_problem(&p);
 }
 
@@ -643,11 +867,16 @@ int main(void) {
                                        cmocka_unit_test(test_replaced_between_calls),
                                        cmocka_unit_test(test_update),
                                        cmocka_unit_test(test_reserves),
+                                       cmocka_unit_test(test_same_parameters),
                                        cmocka_unit_test(test_stopped),
                                        cmocka_unit_test(test_turns),
                                        cmocka_unit_test(test_captures),
                                        cmocka_unit_test(test_compiled),
                                        cmocka_unit_test(test_turns_of_two),
+                                       cmocka_unit_test(test_not_confirmed),
+                                       cmocka_unit_test(test_callbacks),
+                                       cmocka_unit_test(test_limit),
+                                       cmocka_unit_test(test_refused_between_versions),
                                        cmocka_unit_test(test_memory),
                                        cmocka_unit_test(test_failing_allocations),
                                        cmocka_unit_test(test_fork),

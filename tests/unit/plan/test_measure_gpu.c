@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-enum { MOST_PLANS = 32, NAME = 96 };
+enum { MOST_PLANS = 32, NAME = 96, HEADER = 64 };
 
 static struct {
     struct {
@@ -29,6 +29,8 @@ static struct {
     bool persistent;      /* it takes persistent kernels */
     size_t most;          /* bytes that may be had in one piece; 0: any number */
     size_t pieces;        /* of memory in use */
+    size_t live, highest; /* bytes of them, and the most at once */
+    size_t search_memory; /* of a search beside a caller; 0: none is there */
     int batches;          /* calls of `compile` */
     size_t compiled;      /* engines of all of them */
     size_t loads;         /* engines that were loaded */
@@ -140,17 +142,24 @@ static rcv_status wait_for(rcvi_worker *worker) {
 
 static rcv_status allocate(int ordinal, size_t bytes, void **memory) {
     (void)ordinal;
-    *memory = fake.most && bytes > fake.most ? NULL : malloc(bytes + 1);
-    if (!*memory) return rcvi_fail(RCV_NO_MEMORY, "the device has no %zu bytes", bytes);
+    size_t *piece = fake.most && bytes > fake.most ? NULL : malloc(HEADER + bytes + 1);
+    *memory = NULL;
+    if (!piece) return rcvi_fail(RCV_NO_MEMORY, "the device has no %zu bytes", bytes);
+    *piece = bytes;
+    *memory = (char *)piece + HEADER;
     fake.pieces++;
+    fake.live += bytes;
+    if (fake.live > fake.highest) fake.highest = fake.live;
     return RCV_OK;
 }
 
 static void give_back(int ordinal, void *memory) {
     (void)ordinal;
     assert_true(memory && fake.pieces > 0);
+    size_t *piece = (size_t *)(void *)((char *)memory - HEADER);
     fake.pieces--;
-    free(memory);
+    fake.live -= *piece;
+    free(piece);
 }
 
 static rcv_status copy(int ordinal, void *to, const void *from, size_t bytes) {
@@ -196,6 +205,8 @@ static rcv_status search(const problem *p, rcv_effort effort, bool training, rcv
     options.go_on = is_patient;
     rcvi_problem described = {.net = p->net, .options = &options, .device = &device};
     check_ok(describe(p->context, 0, options.dtype, 1, &described.machine));
+    options.search_memory = fake.search_memory;
+    described.in_background = fake.search_memory > 0;
     fake.count = 0;
     fake.calls = fake.asked = 0;
     *plan = NULL;
@@ -724,6 +735,37 @@ static void test_stopped_compiling(void **state) {
     close_problem(&p);
 }
 
+/* Beside a caller, trials that are open take at most the memory of trials together: others are closed. What is
+ * too large alone is not timed, and then nothing is to be remembered. */
+static void test_room(void **state) {
+    (void)state;
+    problem p;
+    alike();
+    fake.capturing = 0.01;
+    fake.fast = "combine(steps=16)+fuse+pack+wavefront+merge+graph";
+    fake.gain = 1.2;
+    rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false), *beside = NULL;
+    size_t all = fake.highest, largest = 0, timed = 0;
+    for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
+        const rcv_candidate *c = rcv_plan_candidate(plan, i);
+        if (c->seconds > 0 && c->bytes > largest) largest = c->bytes;
+        timed += c->seconds > 0;
+    }
+    done(&p, plan);
+    assert_true(timed > 4 && all > 4 * largest);
+    for (int room = 3; room > 1; room--) { /* with 2, the data leaves no room for some */
+        open_problem(&p, &middle, 1);
+        fake.highest = 0;
+        fake.search_memory = (size_t)room * largest - largest / 2;
+        check_ok(search(&p, RCV_MEASURE, false, &beside));
+        assert_true(fake.highest > 0 && fake.highest <= fake.search_memory);
+        if (room == 3) assert_string_equal(rcv_plan_string(beside), fake.fast);
+        assert_int_equal(beside->is_memorable, room == 3);
+        assert_int_equal(rcv_wisdom_count(p.context), 0);
+        done(&p, beside);
+    }
+}
+
 /* What was timed once is known, and not timed again; a greater effort times it, and is then what is known. */
 static void test_wisdom(void **state) {
     (void)state;
@@ -747,12 +789,12 @@ static void test_wisdom(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fastest),   cmocka_unit_test(test_slower),     cmocka_unit_test(test_close),
-        cmocka_unit_test(test_thrift),    cmocka_unit_test(test_waiting),    cmocka_unit_test(test_late),
-        cmocka_unit_test(test_compiling), cmocka_unit_test(test_long),       cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_order),     cmocka_unit_test(test_slow),       cmocka_unit_test(test_choices),
-        cmocka_unit_test(test_failing),   cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_together),  cmocka_unit_test(test_unloaded),   cmocka_unit_test(test_stopped_compiling),
-        cmocka_unit_test(test_wisdom),    cmocka_unit_test(test_interpreted)};
+        cmocka_unit_test(test_fastest),   cmocka_unit_test(test_slower),      cmocka_unit_test(test_close),
+        cmocka_unit_test(test_thrift),    cmocka_unit_test(test_waiting),     cmocka_unit_test(test_late),
+        cmocka_unit_test(test_compiling), cmocka_unit_test(test_long),        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_order),     cmocka_unit_test(test_slow),        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_failing),   cmocka_unit_test(test_no_memory),   cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_together),  cmocka_unit_test(test_unloaded),    cmocka_unit_test(test_stopped_compiling),
+        cmocka_unit_test(test_wisdom),    cmocka_unit_test(test_interpreted), cmocka_unit_test(test_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
