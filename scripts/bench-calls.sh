@@ -2,8 +2,8 @@
 # What calls cost besides their computation (bench/calls.c), and the same in PyTorch where python3 has it. Writes
 # bench/results/calls-NAME-OF-THE-MACHINE.json; it is there from the first minute on and grows.
 #   scripts/bench-calls.sh [DEVICE [DATA [BUILD-DIRECTORY]]]     DATA has ptb.train.txt; - : without sentences
-# Environment: RECURVE_RESULTS, another folder for the file; SECONDS_OURS and SECONDS_TORCH, at most that long (220 and 100); PYTHON, the
-# interpreter with torch.
+# The build directory is configured as `make build` does where it is not. Environment: RECURVE_RESULTS, another folder for the file; SECONDS_OURS and
+# SECONDS_TORCH, at most that long (300 and 100); PYTHON, the interpreter with torch.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 device=${1:-cpu}
@@ -11,9 +11,17 @@ data=${2:--}
 build=${3:-build/release}
 results=${RECURVE_RESULTS:-bench/results}
 python=${PYTHON:-python3}
-mkdir -p "$results" || exit 1
-cmake --build "$build" --target bench_calls >/dev/null || exit 1
-arguments=(--device "$device" --seconds "${SECONDS_OURS:-220}" --json "$results")
+mkdir -p "$results" "$build" || exit 1
+log=$build/bench-calls.log
+if { [ -f "$build/build.ninja" ] || [ -f "$build/Makefile" ] || cmake -G Ninja -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DRCV_TESTS=OFF; } >"$log" 2>&1 &&
+    cmake --build "$build" --target bench_calls >>"$log" 2>&1; then
+    :
+else
+    tail -n 40 "$log" >&2
+    echo "bench-calls.sh: $build cannot be built; all of the output is in $log" >&2
+    exit 1
+fi
+arguments=(--device "$device" --seconds "${SECONDS_OURS:-300}" --json "$results")
 [ "$data" = - ] || arguments+=(--data "$data")
 began=$(mktemp)
 trap 'rm -f "$began"' EXIT
