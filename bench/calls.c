@@ -1,5 +1,5 @@
 /* What calls cost besides their computation: the first call of a process and of a shape, the search for a better plan beside the caller, calls of
- * other sizes, arrays in other types; and that backward calls can be repeated and postponed.
+ * other sizes, arrays in other types, streams; and that backward calls can be repeated and postponed.
  *   bench_calls [--device D] [--data FOLDER] [--parts NAMES] [--json FILE] [--seconds S]
  * `bench_calls --help` lists all options. Every job is a process of its own; see calls/calls.h. The results are printed as a table and, after
  * every row, written to the JSON file. */
@@ -40,7 +40,7 @@ typedef struct {
     const char *value, *help;
 } option;
 
-static options chosen = {.device = "cpu", .seconds = 220};
+static options chosen = {.device = "cpu", .seconds = 300};
 static const char *asked_job, *asked_until;
 static bool asked_help;
 
@@ -48,15 +48,17 @@ static bool asked_help;
 static const option table[] = {
     {"device", TEXT_OPTION, &chosen.device, "NAME", "cpu, cuda, cuda:1, ... (default: cpu)"},
     {"data", TEXT_OPTION, &chosen.data, "FOLDER", "with ptb.train.txt, for the part `sentences`"},
-    {"parts", TEXT_OPTION, &chosen.parts, "NAMES", "some of first,backward,sizes,types,sentences (default: all)"},
+    {"parts", TEXT_OPTION, &chosen.parts, "NAMES",
+     "some of first,sizes,backward,types,sentences,stream (default: all)"},
     {"json", TEXT_OPTION, &chosen.json, "FILE",
      "write the results there; in a folder to calls-NAME-OF-THE-MACHINE.json"},
-    {"seconds", SECONDS_OPTION, &chosen.seconds, "S", "of all parts together, at most (default: 220)"},
+    {"seconds", SECONDS_OPTION, &chosen.seconds, "S", "of all parts together, at most (default: 300)"},
     {"limit", COUNT_OPTION, &chosen.limit, "N", "batches of the epoch of sentences, at most (default: all)"},
     {"tiny", FLAG_OPTION, &chosen.tiny, NULL, "small networks, to test this program"},
     {"help", FLAG_OPTION, &asked_help, NULL, "print this"},
     {"job", TEXT_OPTION, &asked_job, NULL, NULL}, /* of a process that this program started */
     {"until", TEXT_OPTION, &asked_until, NULL, NULL},
+    {"files-read", FLAG_OPTION, &chosen.files_read, NULL, NULL},
 };
 enum { OPTIONS = sizeof table / sizeof *table };
 
@@ -119,7 +121,7 @@ static bool lists(const char *names, const char *part, size_t length) {
 }
 
 static bool is_wanted(const job_entry *e) {
-    if (e->cpu_only && strncmp(chosen.device, "cpu", 3) != 0) return false;
+    if (e->place == ON_GPU && !strncmp(chosen.device, "cpu", 3)) return false;
     return !chosen.parts || lists(chosen.parts, e->part, strlen(e->part));
 }
 
@@ -129,7 +131,8 @@ static bool check_parts(void) {
         while (i < job_count && !lists(jobs[i].part, at, word)) i++;
         if (i == job_count) {
             fprintf(stderr,
-                    "bench_calls: --parts names '%.*s', which is none of first, backward, sizes, types and sentences\n",
+                    "bench_calls: --parts names '%.*s', which is none of first, sizes, backward, types, sentences and "
+                    "stream\n",
                     (int)word, at);
             return false;
         }
@@ -193,6 +196,7 @@ static void do_job(void) {
     for (size_t i = 0; i < job_count; i++) {
         if (strcmp(asked_job, jobs[i].name) != 0) continue;
         j.part = jobs[i].name;
+        if (jobs[i].place == ON_CPU) chosen.device = "cpu";
         jobs[i].measure(&j, jobs[i].argument);
         status = j.failed;
     }
@@ -208,7 +212,8 @@ static struct {
     char *machine; /* the same */
     char command[TEXT * 2], path[TEXT * 2], date[64];
     double began;
-    bool failed; /* a job did, or the file could not be written */
+    bool complete; /* every job that was asked for has ended */
+    bool failed;   /* a job did, or the file could not be written */
 } results;
 
 static void print_results(FILE *out) {
@@ -217,6 +222,7 @@ static void print_results(FILE *out) {
     fprintf(out,
             ",\n\"date\": \"%s\",\n\"version\": \"%s\",\n\"commit\": \"%s\",\n\"seconds\": %.1f,\n\"stopped\": %s,\n",
             results.date, rcv_version(), recurve_commit, now() - results.began, stop_signal ? "true" : "false");
+    fprintf(out, "\"complete\": %s,\n", results.complete ? "true" : "false");
     fprintf(out, "\"tiny\": %s,\n\"machine\": %s,\n\"rows\": [", chosen.tiny ? "true" : "false",
             results.machine ? results.machine : "null");
     for (size_t i = 0; i < results.count; i++) fprintf(out, "%s\n%s", i ? "," : "", results.rows[i]);
@@ -266,6 +272,7 @@ static void keep_line(const char *job_name, const char *line) {
         if (!results.machine) results.machine = need(strdup(line));
         return;
     }
+    if (strstr(line, "\"id\": \"libraries.read\"") && !strstr(line, "\"measured\": null")) chosen.files_read = true;
     if (results.count < MOST_ROWS) results.rows[results.count++] = need(strdup(line));
     write_results();
 }
@@ -287,14 +294,17 @@ static void note_ending(const job_entry *e, const char *reason) {
 /* In the child: starts this program again for the job. */
 static void start_job(const char *self, const char *name, double until, const char *cache, int output, char **argv,
                       int argc) {
+    static char files_read[] = "--files-read";
     char text[64];
-    char **again = need(calloc((size_t)argc + 5, sizeof *again));
+    char **again = need(calloc((size_t)argc + 6, sizeof *again));
     snprintf(text, sizeof text, "%.3f", until);
     memcpy(again, argv, (size_t)argc * sizeof *again);
     char *const more[] = {(char[]){"--job"}, need(strdup(name)), (char[]){"--until"}, text};
     memcpy(again + argc, more, sizeof more);
+    if (chosen.files_read) again[argc + 4] = files_read;
     dup2(output, STDOUT_FILENO);
     setenv("RECURVE_CACHE", cache, 1);
+    setenv("CUDA_CACHE_PATH", cache, 1); /* the driver's own cache of compiled kernels */
     unsetenv("RECURVE_WISDOM");
     execv(self, again);
     fprintf(stderr, "bench_calls: %s cannot be started: %s\n", self, strerror(errno));
@@ -395,6 +405,7 @@ static void run_jobs(const char *folder, char **argv, int argc) {
         fprintf(stderr, "bench_calls: %s: at most %.0f s, after %.0f s\n", e->name, seconds, now() - results.began);
         results.failed |= !run_job(e, now() + seconds, folder, argv, argc);
     }
+    results.complete = !stop_signal;
 }
 
 /* ---- the table ---- */
@@ -407,6 +418,23 @@ static void find_value(const char *line, const char *key, char *value, size_t ro
     at += strlen(key);
     at += *at == '"';
     snprintf(value, room, "%.*s", (int)strcspn(at, at[-1] == '"' ? "\"" : ",}"), at);
+}
+
+/* The details of a row on a line of their own, without the elements of lists, since those of sizes are many. */
+static void print_details(const char *line) {
+    static const char key[] = "\"details\": {";
+    const char *at = strstr(line, key);
+    bool is_text = false;
+    int depth = 0;
+    if (!at || at[sizeof key - 1] == '}') return;
+    printf("    ");
+    for (at += sizeof key - 1; *at && (*at != '}' || is_text); at++) {
+        if (*at == '"' && at[-1] != '\\') is_text = !is_text;
+        if (*at == '[' && !is_text && depth++ == 0) fputs("(list)", stdout);
+        if (depth == 0 && *at != '"') putchar(*at);
+        if (*at == ']' && !is_text) depth--;
+    }
+    putchar('\n');
 }
 
 static void print_table(void) {
@@ -424,6 +452,7 @@ static void print_table(void) {
                    strcmp(target, "null") != 0 ? target : "");
         else
             printf("%-92s %12s\n", what, other);
+        print_details(results.rows[i]);
     }
 }
 
@@ -460,7 +489,7 @@ int main(int argc, char **argv) {
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
     describe_run(argc, argv);
-    static const job_entry machine = {"machine", "machine", NULL, NULL, "machine", 0, false};
+    static const job_entry machine = {"machine", "machine", NULL, NULL, "machine", 0, ON_DEVICE};
     bool is_usable = run_job(&machine, now() + 60, folder, argv, argc) && results.machine;
     find_path();
     if (is_usable) {

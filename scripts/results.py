@@ -478,16 +478,21 @@ def training_page(data):
 # ---- calls ----
 
 CALLS_PARTS = {  # part: beginning of its jobs' names, title, what it measures
-    "first": (("first-", "again-", "planning-", "new-shapes"), "First calls and the search for a better plan",
+    "first": (("libraries", "first-", "again-", "next-", "planning-", "new-shapes"), "First calls and the search for a better plan",
               "A first step is the time of `rcv_net_new`, `rcv_plan_new` with `RCV_BACKGROUND`, `rcv_run_new` and a training step until it is done, after "
-              "the device was used once. PyTorch: the first training step of a new `torch.nn.LSTM`, and the median of later ones."),
+              "the device was used once. PyTorch: the first training step of a new `torch.nn.LSTM`, whose libraries `import torch` has loaded before, and the "
+              "median of later ones."),
     "backward": (("backward",), "Repeated and postponed backward calls", "All gradients and outputs are compared bit by bit."),
     "sizes": (("sizes",), "Calls with other sizes than the call before",
-              "One plan; medians over 40 pairs of steps and sequences of the first call's time beyond that of the same call again."),
+              "One plan; medians over pairs of steps and sequences of a call's time beyond that of the same call again."),
     "types": (("types",), "Types of the caller's arrays", "Timed in turns; the ratio of medians. PyTorch: all in bfloat16, of float32 under autocast."),
     "sentences": (("sentences",), "Sentences of Penn Treebank",
-                  "Zaremba's medium model: 2 layers of 650, bfloat16 with float32 parameters, batches of at most 64 sentences of similar length. The ratio is over "
-                  "12 sizes that stand for a twelfth of the batches each, timed in turns. PyTorch: the same batches padded, under autocast."),
+                  "Zaremba's medium model: 2 layers of 650, bfloat16 with float32 parameters, batches of at most 64 sentences of similar length. The exact plans are "
+                  "of some of the sizes, timed in turns with the one plan; other sizes count by the nearest of these. PyTorch: the same batches padded, under "
+                  "autocast."),
+    "stream": (("stream",), "One sequence, step by step",
+               "The median over 4,000 calls of `rcv_stream_step` of that of calls by hand, a few calls of each in turns: what "
+               "`recurve bench --streaming --hidden 256 --layers 2 --steps 100 --batch 1 --threads 1` times, too."),
 }
 
 
@@ -500,6 +505,12 @@ def calls_measured(row):
     if row["measured"] is None:
         return row.get("verdict") or f"not measured: {row['reason']}"
     return f"**{number(row['measured'])}**" + (f" {row['unit']}" if row["unit"] else "")
+
+
+def calls_reached(row):
+    if row.get("missed"):
+        return "no"
+    return NONE if row["target"] is None or row["measured"] is None else "yes" if float(f"{row['measured']:.3g}") <= row["target"] else "no"
 
 
 def calls_details(row):
@@ -515,16 +526,19 @@ def calls_page(data):
     for part, (jobs, title, note) in CALLS_PARTS.items():
         rows = []
         for r in (r for r in data["rows"] if r["part"].startswith(jobs) and not r["id"].endswith(".device")):
-            reached = NONE if r["target"] is None or r["measured"] is None else "yes" if float(f"{r['measured']:.3g}") <= r["target"] else "no"
-            rows.append([r["what"], f"at most {number(r['target'])} {r['unit']}" if r["target"] else NONE, calls_measured(r), reached,
+            rows.append([r["what"], f"at most {number(r['target'])} {r['unit']}" if r["target"] else NONE, calls_measured(r), calls_reached(r),
                          f"{number(anchors[r['id']])} {r['unit']}" if r["id"] in anchors else NONE, calls_details(r)])
         if rows:
             text += [f"## {title}\n", f"`{calls_command(data, part)}`\n", note + "\n",
                      table(["what", "target", "measured", "reached", "PyTorch", "details"], rows)]
+    if about := data.get("anchors_about"):
+        text += ["## PyTorch's numbers\n", "Measured after ours by the same command. By the beginnings of the rows' names in the file:\n",
+                 "\n".join(f"- `{beginning}`: {how}." for beginning, how in about.items()) + "\n"]
     if failed := data.get("anchors_failed"):
         text += ["## PyTorch's parts without numbers\n", "\n".join(f"- `{name}`: {reason}." for name, reason in failed.items()) + "\n"]
-    text += ["## One sequence, step by step\n", "An LSTM of 2 layers of 256, batch 1, one thread, a call a step: "
-             "`build/release/recurve bench --streaming --hidden 256 --layers 2 --steps 100 --batch 1 --threads 1`\n"]
+    if not any(r["part"].startswith("stream") for r in data["rows"]):
+        text += ["## One sequence, step by step\n", "An LSTM of 2 layers of 256, batch 1, one thread, a call a step: "
+                 "`build/release/recurve bench --streaming --hidden 256 --layers 2 --steps 100 --batch 1 --threads 1`\n"]
     return "\n".join(text), [data]
 
 
@@ -557,7 +571,7 @@ KINDS = {
                  lambda name, data: [data["command"]] if "command" in data else ["bench/parallel.sh build/release"]),
     "link": (link_page, "All-reduce over a slow link", "which share of the all-reduce of gradients the backward pass hides",
              lambda name, data: ["bench/link.sh build/release"]),
-    "calls": (calls_page, "Calls besides their computation", "first calls, the search beside the caller, other sizes, other types, sentences", calls_commands),
+    "calls": (calls_page, "Calls besides their computation", "first calls, the search beside the caller, other sizes, other types, sentences, streams", calls_commands),
     "training": (training_page, "Training of language models", "tokens a second, memory and perplexity against PyTorch",
                  lambda name, data: ["bench/ptb.sh DATA" if any(n.startswith("speed-") for n in data["runs"]) else "bench/ptb.sh DATA build/release cpu"]),
 }

@@ -146,8 +146,7 @@ void check_backward(job *j, const char *unused) {
                                .hidden = 256,
                                .layers = 2,
                                .dtype = is_gpu(j) ? RCV_BFLOAT16 : RCV_FLOAT32,
-                               .training = true,
-                               .effort = RCV_ESTIMATE});
+                               .training = true});
     check_twice(j, &s);
     check_reserve(j, s);
 }

@@ -1,4 +1,4 @@
-/* Networks with their arrays in the device's memory, and the times of their calls. */
+/* Networks with their arrays in the device's memory, the times of their calls, and the ends of their searches. */
 #include "calls/calls.h"
 
 #include <stdlib.h>
@@ -84,7 +84,12 @@ static rcv_status make_arrays(network *n) {
 
 /* ---- objects ---- */
 
-static bool go_on(void *user) { return time_is_left(((const network *)user)->job); }
+static bool go_on(void *user) {
+    network *n = user;
+    double none = 0;
+    atomic_compare_exchange_strong(&n->search_began, &none, now());
+    return time_is_left(n->job);
+}
 static void note_replaced(void *user) { atomic_store(&((network *)user)->replaced, now()); }
 
 static rcv_status make_plan(network *n) {
@@ -95,8 +100,10 @@ static rcv_status make_plan(network *n) {
                  .device = n->job->options->device, .go_on = go_on, .user = n, .data = s->data,
                  .parameters = s->parameters, .gradients = s->parameters, .replaced = note_replaced);
     rcv_status status = rcv_plan_new(n->net, &o, &n->plan);
-    if (!status) snprintf(n->first_plan, sizeof n->first_plan, "%s", rcv_plan_string(n->plan));
-    return status;
+    if (status) return status;
+    snprintf(n->first_plan, sizeof n->first_plan, "%s", rcv_plan_string(n->plan));
+    n->from_wisdom = rcv_plan_from_wisdom(n->plan) && atomic_load(&n->replaced) == 0;
+    return RCV_OK;
 }
 
 static rcv_status open_objects(network *n) {
@@ -131,7 +138,35 @@ rcv_status network_open(job *j, const shape *s, network *n) {
     return status;
 }
 
+/* ---- the search beside the caller ---- */
+
+static void *wait_for_search(void *argument) {
+    network *n = argument;
+    n->search_status = rcv_plan_wait(n->plan);
+    snprintf(n->search_message, sizeof n->search_message, "%s", n->search_status ? rcv_message() : "");
+    atomic_store(&n->search_ended, now());
+    return NULL;
+}
+
+rcv_status network_watch_search(network *n) {
+    n->is_watched = pthread_create(&n->watcher, NULL, wait_for_search, n) == 0;
+    return n->is_watched ? RCV_OK : RCV_NO_MEMORY;
+}
+
+void network_end_search(network *n) {
+    rcv_plan_stay(n->plan);
+    if (n->is_watched) pthread_join(n->watcher, NULL);
+    n->is_watched = false;
+}
+
+rcv_status network_renew_run(network *n) {
+    rcv_run_free(n->run);
+    n->run = NULL;
+    return rcv_run_new(n->plan, &n->run);
+}
+
 void network_close(network *n) {
+    if (n->is_watched) network_end_search(n);
     void *const arrays[] = {n->x, n->y, n->dx, n->dy, n->parameters, n->dparameters};
     rcv_run_free(n->run);
     rcv_plan_free(n->plan);
@@ -149,16 +184,22 @@ void network_close(network *n) {
 
 /* ---- calls ---- */
 
-rcv_status network_enqueue(network *n, int64_t steps, int64_t batch) {
+rcv_status network_forward(network *n, int64_t steps, int64_t batch) {
     const shape *s = &n->shape;
     if (!steps) steps = s->steps;
     if (!batch) batch = s->batch;
     for (int64_t b = 0; n->lengths && b < batch; b++) n->lengths[b] = steps - (b % 3 < steps ? b % 3 : 0);
-    rcv_status status =
-        rcv_run_forward(n->run, &RCV_INIT(rcv_forward, .parameters = n->parameters, .x = n->x, .y = n->y,
-                                          .lengths = n->lengths, .steps = steps, .batch = batch));
-    if (status || !s->training) return status;
+    return rcv_run_forward(n->run, &RCV_INIT(rcv_forward, .parameters = n->parameters, .x = n->x, .y = n->y,
+                                             .lengths = n->lengths, .steps = steps, .batch = batch));
+}
+
+rcv_status network_backward(network *n) {
     return rcv_run_backward(n->run, &RCV_INIT(rcv_backward, .dy = n->dy, .dx = n->dx, .dparameters = n->dparameters));
+}
+
+rcv_status network_enqueue(network *n, int64_t steps, int64_t batch) {
+    rcv_status status = network_forward(n, steps, batch);
+    return status || !n->shape.training ? status : network_backward(n);
 }
 
 rcv_status network_step(network *n, int64_t steps, int64_t batch) {
@@ -200,7 +241,7 @@ rcv_status network_time(network *n, double seconds, size_t least, size_t most, d
     return RCV_OK;
 }
 
-enum { MOST_ROUNDS = 200, MOST_TIMED = 4, MOST_REPEATS = 64 };
+enum { MOST_ROUNDS = 200, MOST_TIMED = 3, MOST_REPEATS = 64 };
 static const double sample_seconds = 2e-3; /* shorter steps are repeated within a sample */
 static const double long_step = 0.2;
 
@@ -213,7 +254,7 @@ static rcv_status repeat(const timed *t, size_t repeats, double *seconds) {
     return status;
 }
 
-rcv_status time_in_turns(const timed *each, size_t count, double seconds, size_t rounds, double *medians) {
+rcv_status time_in_turns(const timed *each, size_t count, double seconds, double *medians) {
     static double times[MOST_TIMED][MOST_ROUNDS];
     size_t repeats = 1, done = 0;
     double longest = 0;
@@ -226,21 +267,18 @@ rcv_status time_in_turns(const timed *each, size_t count, double seconds, size_t
             if (medians[i] > longest) longest = medians[i];
         }
     }
-    if (!time_is_left(each->network->job)) return RCV_OK;
     if (longest < sample_seconds) repeats = (size_t)(sample_seconds / (longest + 1e-6)) + 1;
     if (repeats > MOST_REPEATS) repeats = MOST_REPEATS;
     double end = now() + seconds;
-    for (; done < MOST_ROUNDS && (done < rounds || now() < end); done++) {
+    for (; done < MOST_ROUNDS && (done < LEAST_ROUNDS || now() < end); done++) {
+        if (!time_is_left(each->network->job)) break;
         for (size_t i = 0; i < count; i++) {
             size_t turn = done % 2 ? count - 1 - i : i; /* neither is always first */
             rcv_status status = repeat(&each[turn], repeats, &times[turn][done]);
             if (status) return status;
         }
-        if (!time_is_left(each->network->job)) {
-            done++;
-            break;
-        }
     }
+    if (done < LEAST_ROUNDS) return RCV_STOPPED;
     for (size_t i = 0; i < count; i++) medians[i] = median(times[i], done);
     return RCV_OK;
 }

@@ -45,6 +45,12 @@ double median(double *values, size_t count) {
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
+double quantile(double *values, size_t count, double part) {
+    if (count == 0) return 0;
+    qsort(values, count, sizeof *values, ascending);
+    return values[(size_t)(part * (double)(count - 1) + 0.5)];
+}
+
 double mean(const double *values, size_t count) {
     double sum = 0;
     for (size_t i = 0; i < count; i++) sum += values[i];
@@ -101,8 +107,11 @@ void detail_pairs(job *j, const char *key, const int64_t *pairs, size_t count) {
     fputc(']', out);
 }
 
+/* What became of a row: the target of a missed one is not reached, and one that failed makes the job fail. */
+typedef enum { DONE, MISSED, FAILED } outcome;
+
 /* A row on standard output: with a number, a verdict or a reason. */
-static void print_row(job *j, const row *r, double measured, const char *verdict, const char *reason, bool failed) {
+static void print_row(job *j, const row *r, double measured, const char *verdict, const char *reason, outcome end) {
     printf("{\"id\": ");
     print_json_text(stdout, r->id);
     printf(", \"part\": ");
@@ -120,7 +129,8 @@ static void print_row(job *j, const row *r, double measured, const char *verdict
         printf(", \"reason\": ");
         print_json_text(stdout, reason);
     }
-    printf(", \"failed\": %s, \"details\": {", failed ? "true" : "false");
+    if (end == MISSED) printf(", \"missed\": true");
+    printf(", \"failed\": %s, \"details\": {", end == FAILED ? "true" : "false");
     if (j->details) {
         fclose(j->details);
         fputs(j->details_text, stdout);
@@ -130,22 +140,27 @@ static void print_row(job *j, const row *r, double measured, const char *verdict
     }
     printf("}}\n");
     fflush(stdout);
-    j->failed |= failed;
+    j->failed |= end == FAILED;
 }
 
 void row_end(job *j, const row *r, double measured) {
     show(j, "%s: %.4g %s", r->what, measured, r->unit);
-    print_row(j, r, measured, NULL, NULL, false);
+    print_row(j, r, measured, NULL, NULL, DONE);
 }
 
 void row_check(job *j, const row *r, bool equal) {
     show(j, "%s: %s", r->what, equal ? "equal" : "differs");
-    print_row(j, r, NAN, equal ? "equal" : "differs", NULL, !equal);
+    print_row(j, r, NAN, equal ? "equal" : "differs", NULL, equal ? DONE : FAILED);
 }
 
 void row_left_out(job *j, const row *r, const char *reason) {
     show(j, "%s: left out: %s", r->what, reason);
-    print_row(j, r, NAN, NULL, reason, false);
+    print_row(j, r, NAN, NULL, reason, DONE);
+}
+
+void row_missed(job *j, const row *r, const char *reason) {
+    show(j, "%s: missed: %s", r->what, reason);
+    print_row(j, r, NAN, NULL, reason, MISSED);
 }
 
 void row_failed(job *j, const row *r, rcv_status status) {
@@ -158,5 +173,5 @@ void row_failed(job *j, const row *r, rcv_status status) {
 
 void row_wrong(job *j, const row *r, const char *reason) {
     show(j, "%s: failed: %s", r->what, reason);
-    print_row(j, r, NAN, NULL, reason, true);
+    print_row(j, r, NAN, NULL, reason, FAILED);
 }

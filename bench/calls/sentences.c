@@ -1,7 +1,12 @@
-/* An epoch of sentences: batches of any number of steps and sequences by one plan, against plans of exactly their sizes. */
+/* An epoch of sentences: batches of any number of steps and sequences by one plan, against plans of exactly their sizes.
+ *
+ * The epoch is a real first one: the run has seen no call before it, so that whatever a plan prepares for sizes it has not seen is part of its time.
+ * The exact plans, of which there would be hundreds, are made for some of the sizes, and timed in steps that repeat, when everything is prepared. A
+ * batch whose sizes have no exact plan counts with the time of the nearest sizes that have one, times the ratio of the steps. */
 #include "calls/calls.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +15,11 @@ enum {
     MOST_BATCH = 64,
     POOL = 1600,  /* sentences that are sorted together */
     PADDING = 2,  /* steps that a sentence of a batch may be shorter than its longest */
-    SAMPLES = 12, /* pairs of sizes that are planned exactly */
-    WARM_BATCHES = 3
+    SAMPLES = 48, /* pairs of sizes that are planned exactly, at most */
+    TINY_SAMPLES = 8,
+    LEAST_SAMPLES = 8, /* fewer do not stand for the epoch */
+    EPOCHS = 3,        /* first epochs, each by a new run; exact plans are made between them */
+    WAIT = 64          /* a training loop looks at its loss now and then: after so many batches */
 };
 
 typedef struct {
@@ -82,124 +90,211 @@ static batches draw_batches(int64_t *lengths, size_t count) {
 
 /* ---- the epoch by one plan ---- */
 
-static void report_epoch(job *j, network *one, const batches *b) {
-    row r = {"sentences.epoch", "the network's steps of an epoch of sentences by one plan for T 82 B 64", "s", 0};
-    size_t wanted = b->count, done = 0;
-    if (j->options->limit > 0 && (size_t)j->options->limit < wanted) wanted = (size_t)j->options->limit;
-    double most = (j->until - now()) / 4, computed = 0, all = 0;
-    for (size_t i = 0; i < b->count; i++) all += (double)(b->pairs[i][0] * b->pairs[i][1]);
+/* The first `count` batches; *done: so many of them were done before the time was over. */
+static rcv_status time_epoch(network *one, const batches *b, size_t count, double most, size_t *done, double *seconds) {
     rcv_status status = RCV_OK;
-    for (size_t i = 0; i < WARM_BATCHES && i < b->count && !status; i++)
-        status = network_step(one, b->pairs[i][0], b->pairs[i][1]);
     double begin = now();
-    for (; done < wanted && !status && now() - begin < most; done++) {
-        status = network_enqueue(one, b->pairs[done][0], b->pairs[done][1]);
-        /* A training loop looks at its loss now and then; without that the host is an epoch ahead of the limit of time. */
-        if (!status && done % 64 == 63) status = rcv_run_wait(one->run);
-        computed += (double)(b->pairs[done][0] * b->pairs[done][1]);
+    for (*done = 0; *done < count && !status && now() - begin < most; ++*done) {
+        status = network_enqueue(one, b->pairs[*done][0], b->pairs[*done][1]);
+        if (!status && *done % WAIT == WAIT - 1) status = rcv_run_wait(one->run);
     }
     if (!status) status = rcv_run_wait(one->run);
-    double seconds = now() - begin;
-    if (status) {
-        row_failed(j, &r, status);
-        return;
-    }
-    detail_number(j, "batches", (double)done);
-    detail_number(j, "batches_of_the_epoch", (double)b->count);
-    detail_number(j, "estimate_s", seconds * all / computed); /* by steps times sequences */
-    detail_text(j, "plan", rcv_plan_string(one->plan));
-    detail_pairs(j, "sizes", b->pairs[0], b->count);
-    if (done < b->count) r.what = "the network's steps of a part of an epoch of sentences by one plan for T 82 B 64";
-    row_end(j, &r, seconds);
+    *seconds = now() - begin;
+    return status;
 }
 
-/* ---- one plan against plans of exactly the sizes ---- */
+/* First epochs, of new runs, and the second ones of the same runs. */
+typedef struct {
+    size_t batches; /* of an epoch, as many as there was time for */
+    size_t count;
+    double first[EPOCHS], second[EPOCHS]; /* seconds; second 0: not timed */
+} epochs;
+
+static rcv_status time_epochs(job *j, network *one, const batches *b, epochs *e) {
+    size_t wanted = b->count, done = 0;
+    double seconds = 0, part = j->until - now();
+    if (e->count == EPOCHS) return RCV_OK;
+    if (j->options->limit > 0 && (size_t)j->options->limit < wanted) wanted = (size_t)j->options->limit;
+    if (e->count > 0) wanted = e->batches;
+    /* Later ones only where the first was short beside the time that is left, and never a part of one. */
+    if (e->count > 0 && 2.5 * e->first[0] > part) return RCV_OK;
+    rcv_status status = e->count > 0 ? network_renew_run(one) : RCV_OK;
+    if (!status) status = time_epoch(one, b, wanted, e->count == 0 ? part / 4 : part, &done, &seconds);
+    if (status) return status;
+    if (e->count > 0 && done < wanted) return RCV_OK;
+    e->batches = done;
+    e->first[e->count] = seconds;
+    e->second[e->count] = 0;
+    if (done == wanted && 8 * seconds < j->until - now()) {
+        status = time_epoch(one, b, wanted, part, &done, &e->second[e->count]);
+        if (done < wanted) e->second[e->count] = 0;
+    }
+    e->count++;
+    return status;
+}
+
+static void report_epoch(job *j, const network *one, const batches *b, const epochs *e) {
+    double computed = 0, all = 0;
+    char what[192], part[64] = "";
+    for (size_t i = 0; i < b->count; i++) {
+        double work = (double)(b->pairs[i][0] * b->pairs[i][1]);
+        all += work;
+        if (i < e->batches) computed += work;
+    }
+    if (e->batches < b->count) snprintf(part, sizeof part, "%zu of the %zu batches of ", e->batches, b->count);
+    snprintf(what, sizeof what, "the network's steps of %sthe first epoch of sentences by one plan for T %d B %d", part,
+             MOST_STEPS, MOST_BATCH);
+    row r = {"sentences.epoch", what, "s", 0};
+    detail_number(j, "batches", (double)e->batches);
+    detail_number(j, "batches_of_the_epoch", (double)b->count);
+    detail_number(j, "estimate_s", e->first[0] * all / computed); /* by steps times sequences */
+    if (e->second[0] > 0) detail_number(j, "second_epoch_s", e->second[0]);
+    detail_number(j, "plan_s", one->plan_seconds);
+    detail_text(j, "plan", rcv_plan_string(one->plan));
+    detail_pairs(j, "sizes", b->pairs[0], b->count);
+    row_end(j, &r, e->first[0]);
+}
+
+/* ---- plans of exactly the sizes ---- */
+
+typedef struct {
+    int64_t pair[2];
+    double one, exact; /* median seconds of a repeated step, by the one plan and by the exact one, timed in turns */
+} sample;
 
 static int by_sizes(const void *a, const void *b) {
     const int64_t *x = a, *y = b;
     return x[0] != y[0] ? (x[0] > y[0]) - (x[0] < y[0]) : (x[1] > y[1]) - (x[1] < y[1]);
 }
 
-/* Middle first, so that any number of the first ones covers the batches from the shortest to the longest. */
-static const size_t order[SAMPLES] = {6, 2, 9, 4, 11, 0, 7, 3, 10, 1, 5, 8};
+/* The sizes of the epoch's batches in the order in which they are planned: any number of the first ones covers the batches from the shortest to
+ * the longest evenly (the bits of the index are reversed). Returns how many there are, all different. */
+static size_t choose_sizes(const batches *b, size_t batch_count, size_t most, int64_t (*chosen)[2]) {
+    enum { BITS = 10 };
+    int64_t(*sorted)[2] = need(malloc((batch_count + 1) * sizeof *sorted));
+    size_t count = 0;
+    memcpy(sorted, b->pairs, batch_count * sizeof *sorted);
+    qsort(sorted, batch_count, sizeof *sorted, by_sizes);
+    for (size_t i = 0; i < 1 << BITS && count < most; i++) {
+        size_t reversed = 0;
+        for (int bit = 0; bit < BITS; bit++) reversed |= (i >> bit & 1) << (BITS - 1 - bit);
+        const int64_t *pair = sorted[((2 * reversed + 1) * batch_count) >> (BITS + 1)];
+        bool is_new = true;
+        for (size_t k = 0; k < count; k++) is_new &= by_sizes(chosen[k], pair) != 0;
+        if (is_new) memcpy(chosen[count++], pair, sizeof *chosen);
+    }
+    free(sorted);
+    return count;
+}
 
-typedef struct {
-    bool done;
-    double one, exact; /* median seconds of a step */
-} sample;
-
-static rcv_status time_sample(job *j, network *one, const shape *s, const int64_t pair[2], sample *out) {
+static rcv_status time_sample(job *j, network *one, const int64_t pair[2], sample *out) {
     static network exact;
-    shape own = *s;
+    shape own = one->shape;
     double medians[2];
     own.steps = pair[0];
     own.batch = pair[1];
     rcv_status status = network_open_and_step(j, &own, &exact);
     if (status) return status;
-    show(j, "T %lld B %lld: planned in %.2f s: %s", (long long)pair[0], (long long)pair[1], exact.plan_seconds,
-         rcv_plan_string(exact.plan));
     timed each[] = {{one, pair[0], pair[1]}, {&exact, 0, 0}};
-    status = time_in_turns(each, 2, spend(j, 0.4), 3, medians);
+    status = time_in_turns(each, 2, spend(j, 0.3), medians);
+    if (!status)
+        show(j, "T %lld B %lld: planned in %.2f s: %s: %.3g ms, by the one plan %.3g ms", (long long)pair[0],
+             (long long)pair[1], exact.plan_seconds, rcv_plan_string(exact.plan), 1e3 * medians[1], 1e3 * medians[0]);
     network_close(&exact);
     if (status) return status;
-    *out = (sample){true, medians[0], medians[1]};
+    memcpy(out->pair, pair, sizeof out->pair);
+    out->one = medians[0];
+    out->exact = medians[1];
     return RCV_OK;
 }
 
-static size_t distance(size_t a, size_t b) { return a > b ? a - b : b - a; }
+static double square(double x) { return x * x; }
 
-/* Each twelfth of the batches, sorted by size, counts as the nearest twelfth whose middle batch was timed. */
-static void report_ratio(job *j, network *one, const shape *s, batches *b) {
-    row r = {"sentences.ratio", "an epoch of sentences by one plan, of tuned plans of exactly each batch's sizes", "x",
-             1.15};
-    static sample samples[SAMPLES];
-    static char keys[SAMPLES][32];
-    rcv_status status = RCV_OK;
-    size_t timed_ones = 0;
-    qsort(b->pairs, b->count, sizeof *b->pairs, by_sizes);
-    double longest = 0; /* of a sample; the next one may take half as long again */
-    for (size_t i = 0; i < SAMPLES && !status && now() + 1.5 * longest < j->until; i++) {
-        const size_t at = order[i];
-        const double begin = now();
-        status = time_sample(j, one, s, b->pairs[(2 * at + 1) * b->count / (2 * SAMPLES)], &samples[at]);
-        timed_ones += samples[at].done;
-        if (now() - begin > longest) longest = now() - begin;
-    }
-    if (status && !(status == RCV_STOPPED && !time_is_left(j))) {
-        row_failed(j, &r, status);
-        return;
-    }
-    if (timed_ones == 0) {
-        row_left_out(j, &r, "no time was left");
-        return;
-    }
-    double sums[2] = {0};
-    int64_t shapes[SAMPLES][2];
-    for (size_t i = 0; i < SAMPLES; i++) {
-        size_t nearest = SAMPLES;
-        for (size_t k = 0; k < SAMPLES; k++) {
-            if (samples[k].done && (nearest == SAMPLES || distance(k, i) < distance(nearest, i))) nearest = k;
+/* Seconds of the epoch's batches by exact plans, and by the one plan when calls are repeated. */
+static void sum_batches(const batches *b, size_t batch_count, const sample *samples, size_t count, double *exact,
+                        double *one) {
+    *exact = *one = 0;
+    for (size_t i = 0; i < batch_count; i++) {
+        const int64_t *pair = b->pairs[i];
+        const sample *nearest = samples;
+        double least = INFINITY;
+        for (size_t k = 0; k < count; k++) {
+            double distance = square((double)(samples[k].pair[0] - pair[0]) / MOST_STEPS) +
+                              square((double)(samples[k].pair[1] - pair[1]) / MOST_BATCH);
+            if (distance >= least) continue;
+            nearest = &samples[k];
+            least = distance;
         }
-        size_t begin = i * b->count / SAMPLES, end = (i + 1) * b->count / SAMPLES;
-        double weight = (double)(end - begin);
-        sums[0] += weight * samples[nearest].one;
-        sums[1] += weight * samples[nearest].exact;
-        memcpy(shapes[i], b->pairs[(2 * i + 1) * b->count / (2 * SAMPLES)], sizeof shapes[i]);
-        if (!samples[i].done) continue;
-        snprintf(keys[i], sizeof keys[i], "T%lld_B%lld", (long long)shapes[i][0], (long long)shapes[i][1]);
-        detail_number(j, keys[i], samples[i].one / samples[i].exact);
+        double scale = (double)pair[0] / (double)nearest->pair[0];
+        *exact += scale * nearest->exact;
+        *one += scale * nearest->one;
     }
-    detail_number(j, "samples", (double)timed_ones);
-    detail_number(j, "one_plan_s", sums[0]);
-    detail_number(j, "exact_plans_s", sums[1]);
-    detail_pairs(j, "sampled", shapes[0], SAMPLES);
-    row_end(j, &r, sums[0] / sums[1]);
+}
+
+static void report_ratio(job *j, const row *r, const batches *b, const epochs *e, const sample *samples, size_t count) {
+    static double ratios[SAMPLES];
+    static int64_t pairs[SAMPLES][2];
+    double exact = 0, one = 0;
+    sum_batches(b, e->batches, samples, count, &exact, &one);
+    for (size_t i = 0; i < count; i++) {
+        ratios[i] = samples[i].one / samples[i].exact;
+        memcpy(pairs[i], samples[i].pair, sizeof pairs[i]);
+    }
+    detail_number(j, "batches", (double)e->batches);
+    detail_number(j, "first_epoch_s", e->first[0]);
+    if (e->second[0] > 0) detail_number(j, "second_epoch_s", e->second[0]);
+    detail_number(j, "exact_plans_s", exact);
+    if (e->second[0] > 0) detail_number(j, "second_epoch_ratio", e->second[0] / exact);
+    for (size_t i = 1; i < e->count; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "first_epoch_ratio_of_run_%zu", i + 1);
+        detail_number(j, key, e->first[i] / exact);
+    }
+    detail_number(j, "repeated_sizes_ratio", one / exact);
+    detail_number(j, "samples", (double)count);
+    detail_number(j, "ratio_of_a_sample_median", median(ratios, count));
+    detail_number(j, "ratio_of_a_sample_least", quantile(ratios, count, 0));
+    detail_number(j, "ratio_of_a_sample_most", quantile(ratios, count, 1));
+    detail_pairs(j, "sampled", pairs[0], count);
+    row_end(j, r, e->first[0] / exact);
+}
+
+/* Exact plans until the time is over, with the other epochs after the first few and at the end. */
+static void measure_ratio(job *j, const row *r, network *one, const batches *b, epochs *e) {
+    static sample samples[SAMPLES];
+    static int64_t chosen[SAMPLES][2];
+    size_t count = choose_sizes(b, e->batches, j->options->tiny ? TINY_SAMPLES : SAMPLES, chosen), done = 0;
+    size_t least = count < LEAST_SAMPLES ? count : LEAST_SAMPLES;
+    rcv_status status = RCV_OK;
+    double longest = 0;                             /* of a sample; the next one may take half as long again */
+    double kept = 2 * (e->first[0] + e->second[0]); /* seconds for the last epochs */
+    if (8 * e->first[0] > j->until - now()) kept = 0;
+    while (done < count && !status && now() + 1.5 * longest + kept < j->until) {
+        const double begin = now();
+        status = time_sample(j, one, chosen[done], &samples[done]);
+        done += !status;
+        if (now() - begin > longest) longest = now() - begin;
+        if (!status && done == least && kept > 0) status = time_epochs(j, one, b, e);
+    }
+    if (!status && kept > 0) status = time_epochs(j, one, b, e);
+    if (status && !(status == RCV_STOPPED && !time_is_left(j))) {
+        row_failed(j, r, status);
+    } else if (done < least) {
+        char reason[128];
+        snprintf(reason, sizeof reason,
+                 "too little time: %zu sizes were planned, and fewer than %zu do not stand for the epoch", done, least);
+        row_left_out(j, r, reason);
+    } else {
+        report_ratio(j, r, b, e, samples, done);
+    }
 }
 
 void measure_sentences(job *j, const char *unused) {
     (void)unused;
     static network one;
-    row r = {"sentences.ratio", "an epoch of sentences by one plan, of tuned plans of exactly each batch's sizes", "x",
+    char what[256];
+    row r = {"sentences.ratio",
+             "the first epoch of sentences by one plan, of the same batches by tuned plans of exactly their sizes", "x",
              1.15};
     if (!j->options->data) {
         row_left_out(j, &r, "--data names no folder with ptb.train.txt");
@@ -227,14 +322,28 @@ void measure_sentences(job *j, const char *unused) {
                .training = true,
                .lengths = true};
     if (j->options->tiny) s.input = s.hidden = 16; /* the sizes of batches stay */
-    rcv_status status = network_open_and_step(j, &s, &one);
+    epochs e = {0};
+    rcv_status status = network_open(j, &s, &one); /* no step: the epoch has the first calls */
     if (status) {
         row_failed(j, &r, status);
-    } else {
-        show(j, "one plan for T 82 B 64: %s, planned in %.2f s", rcv_plan_string(one.plan), one.plan_seconds);
-        report_epoch(j, &one, &b);
-        report_ratio(j, &one, &s, &b);
-        network_close(&one);
+        free(b.pairs);
+        return;
     }
+    show(j, "one plan for T %d B %d: %s, planned in %.2f s", MOST_STEPS, MOST_BATCH, rcv_plan_string(one.plan),
+         one.plan_seconds);
+    status = time_epochs(j, &one, &b, &e);
+    if (status) {
+        row_failed(j, &r, status);
+    } else if (e.batches == 0) {
+        row_left_out(j, &r, "no time was left");
+    } else {
+        report_epoch(j, &one, &b, &e);
+        if (e.batches < b.count) {
+            snprintf(what, sizeof what, "%zu of the %zu batches of %s", e.batches, b.count, r.what);
+            r.what = what;
+        }
+        measure_ratio(j, &r, &one, &b, &e);
+    }
+    network_close(&one);
     free(b.pairs);
 }

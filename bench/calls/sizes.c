@@ -1,76 +1,153 @@
-/* Calls of one plan with sizes that it has not seen, and with the sizes of the call before. */
+/* Calls of one plan with sizes that it has not seen, with sizes that it has seen before, and with the sizes of the call before. */
 #include "calls/calls.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIZES = 40, AGAIN = 3, PASSES = 2 };
+/* AGAIN: calls with the same sizes after the first one of a pass; of these the first may prepare what the others use (a GPU's plan captures a
+ * graph then), so it is a number of its own. FEW: sizes that take turns for ROUNDS rounds, few enough for a plan to keep what it prepared. */
+enum { MOST_SIZES = 40, TINY_SIZES = 12, AGAIN = 4, PASSES = 2, FEW = 8, ROUNDS = 4 };
+
+/* What is timed. Separate forward and backward calls are each waited for; both are enqueued together. */
+typedef enum { FORWARD, BACKWARD, BOTH, CALLS } call;
+/* Until when: the call has returned, or its work is done. */
+typedef enum { HOST, DONE, UNTIL } until;
 
 typedef struct {
-    double host, done; /* seconds until the call returned, and until its work was done */
-} call_time;
+    double seconds[CALLS][UNTIL];
+} call_times;
 
-static rcv_status time_call(network *n, int64_t steps, int64_t batch, call_time *t) {
+/* Beyond the same sizes again, in seconds; and the seconds of these calls. */
+typedef struct {
+    double fresh[MOST_SIZES], second[MOST_SIZES], seen[MOST_SIZES], among_few[FEW * ROUNDS], again[MOST_SIZES];
+} sample;
+
+typedef struct {
+    const char *id, *what;
+    bool training;
+    call timed;
+} subject;
+
+static const subject subjects[] = {
+    {"forward", "inference, a forward call", false, FORWARD},
+    {"training.forward", "training, a forward call", true, FORWARD},
+    {"training.backward", "training, a backward call", true, BACKWARD},
+    {"training.both", "training, a forward and a backward call", true, BOTH},
+};
+
+enum { SUBJECTS = sizeof subjects / sizeof *subjects };
+
+static rcv_status time_call(network *n, const int64_t pair[2], call timed, call_times *t) {
     double begin = now();
-    rcv_status status = network_enqueue(n, steps, batch);
-    t->host = now() - begin;
+    rcv_status status = network_forward(n, pair[0], pair[1]);
+    if (!status && timed == BOTH) status = network_backward(n);
+    call which = timed == BOTH ? BOTH : FORWARD;
+    t->seconds[which][HOST] = now() - begin;
     if (!status) status = rcv_run_wait(n->run);
-    t->done = now() - begin;
+    t->seconds[which][DONE] = now() - begin;
+    if (status || timed != BACKWARD) return status;
+    begin = now();
+    status = network_backward(n);
+    t->seconds[BACKWARD][HOST] = now() - begin;
+    if (!status) status = rcv_run_wait(n->run);
+    t->seconds[BACKWARD][DONE] = now() - begin;
     return status;
 }
 
 /* Different pairs of steps and batch, none of which is the plan's own. */
-static void draw_sizes(const shape *s, int64_t *pairs) {
+static void draw_sizes(const shape *s, int64_t pairs[][2], size_t count) {
     uint64_t state = 7;
-    for (size_t i = 0; i < SIZES; i++) {
+    for (size_t i = 0; i < count; i++) {
         bool is_new = false;
         for (int tries = 0; !is_new && tries < 1000; tries++) {
-            pairs[2 * i] = 1 + (int64_t)(draw(&state) % (uint64_t)s->steps);
-            pairs[2 * i + 1] = 1 + (int64_t)(draw(&state) % (uint64_t)s->batch);
-            is_new = pairs[2 * i] != s->steps || pairs[2 * i + 1] != s->batch;
-            for (size_t k = 0; k < i; k++) is_new &= memcmp(&pairs[2 * k], &pairs[2 * i], 2 * sizeof *pairs) != 0;
+            pairs[i][0] = 1 + (int64_t)(draw(&state) % (uint64_t)s->steps);
+            pairs[i][1] = 1 + (int64_t)(draw(&state) % (uint64_t)s->batch);
+            is_new = pairs[i][0] != s->steps || pairs[i][1] != s->batch;
+            for (size_t k = 0; k < i; k++) is_new &= memcmp(pairs[k], pairs[i], sizeof pairs[i]) != 0;
         }
     }
 }
 
-/* What the first call with each pair takes longer than the calls after it with the same pair; and the same in the second pass over the pairs,
- * when each was seen, but not in the call before. */
-static rcv_status time_sizes(network *n, const int64_t *pairs, double host[PASSES][SIZES], double done[PASSES][SIZES],
-                             double *again) {
-    rcv_status status = RCV_OK;
-    for (int i = 0; i < 3 && !status; i++) status = network_step(n, 0, 0);
-    for (size_t i = 0; i < PASSES * SIZES && !status; i++) {
-        size_t pass = i / SIZES, at = i % SIZES;
-        int64_t steps = pairs[2 * at], batch = pairs[2 * at + 1];
-        call_time first = {0}, repeated[AGAIN];
-        status = time_call(n, steps, batch, &first);
-        double hosts[AGAIN], dones[AGAIN];
-        for (int k = 0; k < AGAIN && !status; k++) {
-            status = time_call(n, steps, batch, &repeated[k]);
-            hosts[k] = repeated[k].host;
-            dones[k] = repeated[k].done;
+/* A first call and AGAIN more with the same sizes; the last of these are what others are compared with. */
+static rcv_status time_pair(network *n, const int64_t pair[2], call timed, call_times *first, call_times *second,
+                            call_times *again) {
+    call_times repeated[AGAIN];
+    rcv_status status = time_call(n, pair, timed, first);
+    for (int k = 0; k < AGAIN && !status; k++) status = time_call(n, pair, timed, &repeated[k]);
+    if (status) return status;
+    *second = repeated[0];
+    for (int c = 0; c < CALLS; c++) {
+        for (int u = 0; u < UNTIL; u++) {
+            double later[AGAIN - 1];
+            for (int k = 1; k < AGAIN; k++) later[k - 1] = repeated[k].seconds[c][u];
+            again->seconds[c][u] = median(later, AGAIN - 1);
         }
-        if (status) return status;
-        host[pass][at] = first.host - median(hosts, AGAIN);
-        done[pass][at] = first.done - median(dones, AGAIN);
-        again[at] = median(dones, AGAIN);
+    }
+    return RCV_OK;
+}
+
+/* The first pass over the sizes is of calls not seen before, the second one of calls seen, but not last; then a few sizes take turns. All by a run
+ * that has seen no call but three with the plan's own sizes. */
+static rcv_status time_sizes(network *n, const int64_t pairs[][2], size_t count, call timed, sample out[UNTIL]) {
+    const int64_t own[2] = {n->shape.steps, n->shape.batch};
+    call_times first = {0}, second = {0}, again[MOST_SIZES] = {0};
+    rcv_status status = network_renew_run(n);
+    for (int i = 0; i < 3 && !status; i++) status = time_call(n, own, timed, &first);
+    for (size_t i = 0; i < PASSES * count && !status; i++) {
+        size_t at = i % count;
+        status = time_pair(n, pairs[at], timed, &first, &second, &again[at]);
+        for (int u = 0; u < UNTIL; u++) {
+            double same = again[at].seconds[timed][u];
+            (i < count ? out[u].fresh : out[u].seen)[at] = first.seconds[timed][u] - same;
+            if (i < count) out[u].second[at] = second.seconds[timed][u] - same;
+            out[u].again[at] = same;
+        }
+    }
+    for (size_t i = 0; i < FEW * (ROUNDS + 1) && !status; i++) {
+        status = time_call(n, pairs[i % FEW], timed, &first);
+        for (int u = 0; u < UNTIL && i >= FEW; u++) /* the first round prepares */
+            out[u].among_few[i - FEW] = first.seconds[timed][u] - again[i % FEW].seconds[timed][u];
     }
     return status;
 }
 
-static void report_sizes(job *j, bool training) {
-    static network n;
-    static double host[PASSES][SIZES], done[PASSES][SIZES], again[SIZES];
-    int64_t pairs[2 * SIZES];
-    char ids[2][64], whats[2][128];
-    static const char *const until[] = {"returns", "is done"}, *const names[] = {"host", "done"};
-    for (int i = 0; i < 2; i++) {
-        snprintf(ids[i], sizeof ids[i], "sizes.%s.%s", training ? "training" : "forward", names[i]);
-        snprintf(whats[i], sizeof whats[i], "%s with sizes not seen before, beyond the same sizes again, until it %s",
-                 training ? "a training step" : "a forward call", until[i]);
+/* ---- rows ---- */
+
+static void report(job *j, const subject *s, const network *n, until u, sample *times, size_t count,
+                   rcv_status status) {
+    static const char *const names[UNTIL] = {"host", "done"}, *const ends[UNTIL] = {"returns", "is done"};
+    char id[64], what[192];
+    snprintf(id, sizeof id, "sizes.%s.new.%s", s->id, names[u]);
+    snprintf(what, sizeof what, "%s with sizes not seen before, beyond the same sizes again, until it %s", s->what,
+             ends[u]);
+    row fresh = {id, what, "us", 20};
+    if (status) {
+        row_failed(j, &fresh, status);
+        return;
     }
-    row rows[] = {{ids[0], whats[0], "us", 20}, {ids[1], whats[1], "us", 20}};
-    /* On a CPU the calls are short, so that the difference can be seen beside them, and their arrays stay in the caches. */
+    double middle = median(times->fresh, count), seen = median(times->seen, count);
+    detail_pairs(j, "T_B_H_layers", (const int64_t[]){n->shape.steps, n->shape.batch, n->shape.hidden, n->shape.layers},
+                 2);
+    detail_text(j, "dtype", rcv_dtype_name(n->shape.dtype));
+    detail_text(j, "plan", rcv_plan_string(n->plan));
+    detail_number(j, "pairs_of_sizes", (double)count);
+    detail_number(j, "same_sizes_us", 1e6 * median(times->again, count));
+    detail_number(j, "nine_tenths_below_us", 1e6 * quantile(times->fresh, count, 0.9));
+    detail_number(j, "worst_us", 1e6 * quantile(times->fresh, count, 1));
+    detail_number(j, "second_call_us", 1e6 * median(times->second, count));
+    detail_number(j, "seen_but_not_last_us", 1e6 * seen);
+    detail_number(j, "seen_among_8_us", 1e6 * median(times->among_few, FEW * ROUNDS));
+    row_end(j, &fresh, 1e6 * middle);
+
+    snprintf(id, sizeof id, "sizes.%s.seen_but_not_last.%s", s->id, names[u]);
+    snprintf(what, sizeof what, "%s with sizes seen before, but not by the last call, beyond the same, until it %s",
+             s->what, ends[u]);
+    detail_number(j, "nine_tenths_below_us", 1e6 * quantile(times->seen, count, 0.9));
+    detail_number(j, "worst_us", 1e6 * quantile(times->seen, count, 1));
+    row_end(j, &(row){id, what, "us", 0}, 1e6 * seen);
+}
+
+static shape plan_shape(const job *j, bool training) {
     shape s = {.cell = "lstm",
                .steps = 100,
                .batch = 64,
@@ -79,39 +156,34 @@ static void report_sizes(job *j, bool training) {
                .layers = 2,
                .dtype = RCV_BFLOAT16,
                .training = training};
-    if (!is_gpu(j)) {
-        s.dtype = RCV_FLOAT32;
-        s.steps = 20;
-        s.batch = 16;
-        s.input = s.hidden = 32;
-    } else {
-        s = sized(j, s);
-    }
-    rcv_status status = network_open(j, &s, &n);
-    if (!status) {
-        draw_sizes(&s, pairs);
-        status = time_sizes(&n, pairs, host, done, again);
-    }
-    for (int i = 0; i < 2; i++) {
-        double(*times)[SIZES] = i ? done : host;
-        if (status) {
-            row_failed(j, &rows[i], status);
-            continue;
-        }
-        detail_pairs(j, "T_B_H_layers", (const int64_t[]){s.steps, s.batch, s.hidden, s.layers}, 2);
-        detail_text(j, "dtype", rcv_dtype_name(s.dtype));
-        detail_text(j, "plan", rcv_plan_string(n.plan));
-        detail_number(j, "same_sizes_us", 1e6 * median(again, SIZES));
-        detail_number(j, "seen_but_not_last_us", 1e6 * median(times[1], SIZES));
-        double middle = median(times[0], SIZES);
-        detail_number(j, "worst_us", 1e6 * times[0][SIZES - 1]); /* median() sorts */
-        row_end(j, &rows[i], 1e6 * middle);
-    }
-    if (!status) network_close(&n);
+    if (is_gpu(j)) return sized(j, s);
+    /* On a CPU the calls are short, so that the difference can be seen beside them, and their arrays stay in the caches. */
+    s.dtype = RCV_FLOAT32;
+    s.steps = 20;
+    s.batch = 16;
+    s.input = s.hidden = 32;
+    return s;
 }
 
 void measure_sizes(job *j, const char *unused) {
     (void)unused;
-    report_sizes(j, false);
-    report_sizes(j, true);
+    static network n;
+    static sample times[UNTIL];
+    const size_t count = j->options->tiny ? TINY_SIZES : MOST_SIZES;
+    int64_t pairs[SUBJECTS * MOST_SIZES][2]; /* every subject has sizes of its own */
+    bool is_open = false;
+    rcv_status status = RCV_OK;
+    for (size_t i = 0; i < SUBJECTS; i++) {
+        const subject *s = &subjects[i];
+        if (i == 0 || s->training != subjects[i - 1].training) {
+            if (is_open) network_close(&n);
+            shape wanted = plan_shape(j, s->training);
+            status = network_open(j, &wanted, &n);
+            is_open = !status;
+            draw_sizes(&wanted, pairs, SUBJECTS * count);
+        }
+        if (is_open) status = time_sizes(&n, &pairs[i * count], count, s->timed, times);
+        for (until u = 0; u < UNTIL; u++) report(j, s, &n, u, &times[u], count, status);
+    }
+    if (is_open) network_close(&n);
 }
