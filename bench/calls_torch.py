@@ -4,8 +4,8 @@
     bench/calls_torch.py FILE [--device cpu|cuda] [--seconds S]
 
 FILE is one that bench_calls --json wrote; its shapes and its batches of sentences are used. Every part is a process of its own, so that a first
-step is one of a new process. The file gets the members `torch` (the version), `anchors` (by the ids of the rows, in their units) and
-`anchors_failed` (why a part has no numbers), after each part. The exit status is 1 if a part failed.
+step is one of a new process. The file gets the members `torch` (the version), `anchors` (by the ids of the rows, in their units),
+`anchors_about` (how they were measured, by the beginnings of ids) and `anchors_failed` (why a part has no numbers), after each part. The exit status is 1 if a part failed.
 """
 import argparse
 import json
@@ -52,7 +52,7 @@ class Network:
         self.dy = torch.rand(steps, batch, hidden * (2 if bidirectional else 1), device=device, dtype=dtype)
         self.wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
 
-    def enqueue(self, steps=None, batch=None):
+    def forward(self, steps=None, batch=None):
         torch = self.torch
         x, dy = self.x, self.dy
         if steps is not None:  # contiguous, as ours
@@ -60,19 +60,32 @@ class Network:
             x.requires_grad_(self.training)
         for parameter in self.module.parameters():
             parameter.grad = None
+        x.grad = None
         with torch.set_grad_enabled(self.training), torch.autocast(self.device.split(":")[0], dtype=torch.bfloat16, enabled=self.autocast):
-            y = self.module(x)[0]
-        if self.training:
-            x.grad = None
-            y.backward(dy.to(y.dtype))
+            self.y, self.now_dy = self.module(x)[0], dy
 
-    def step(self, steps=None, batch=None):
+    def backward(self):
+        self.y.backward(self.now_dy.to(self.y.dtype))
+
+    def enqueue(self, steps=None, batch=None):
+        self.forward(steps, batch)
+        if self.training:
+            self.backward()
+
+    def time(self, call):
         """Seconds until the call returned, and until it was done."""
         begin = time.perf_counter()
-        self.enqueue(steps, batch)
+        call()
         returned = time.perf_counter()
         self.wait()
         return returned - begin, time.perf_counter() - begin
+
+    def step(self, steps=None, batch=None):
+        return self.time(lambda: self.enqueue(steps, batch))
+
+    def step_apart(self, steps, batch):
+        """The forward call and the backward call, each waited for."""
+        return [self.time(lambda: self.forward(steps, batch)), self.time(self.backward)]
 
 
 def warm_device(torch, device):
@@ -80,41 +93,61 @@ def warm_device(torch, device):
     torch.ones(1 << 18, device=device).cpu()
 
 
+def libraries(torch, device, data):
+    """Loads what a layer needs, and reads the files of all loaded libraries, so that later parts find them in the page cache, as bench_calls does."""
+    Network(torch, device, 4, 16, 64, 1, torch.float32).step()
+    for path in {line.split(maxsplit=5)[5].strip() for line in open("/proc/self/maps") if "/" in line and ".so" in line}:
+        try:
+            with open(path, "rb") as file:
+                while file.read(1 << 20):
+                    pass
+        except OSError:
+            pass
+    return {}
+
+
 def first(torch, device, data, name, dtype):
     steps, batch, hidden, layers = shape_of(data, f"first.{name}.step", [100, 64, 512, 2])
     warm_device(torch, device)
     network = Network(torch, device, steps, batch, hidden, layers, dtype)
     found = {f"first.{name}.step": 1e3 * network.step()[1]}
-    times = [network.step()[1] for _ in range(3)]
-    found[f"first.{name}.tuned_step"] = 1e3 * statistics.median(times + [network.step()[1] for _ in range(20 if max(times) < 0.1 else 3)])
+    found[f"again.{name}.step"] = found[f"first.{name}.step"]  # it keeps nothing on disk
     changes = {"hidden": dict(hidden=hidden // 4 * 3), "layers": dict(layers=layers + 1), "both": dict(bidirectional=True), "gru": dict(kind="GRU"),
                "smaller": dict(steps=(steps + 1) // 2, batch=(batch + 1) // 2)}
     for change, values in changes.items():
         sizes = {**dict(steps=steps, batch=batch, hidden=hidden, layers=layers), **values}
-        network = Network(torch, device, dtype=dtype, inputs=hidden, **sizes)
-        found[f"first.{name}.next.{change}"] = 1e3 * network.step()[1]
+        found[f"next.{name}.{change}"] = 1e3 * Network(torch, device, dtype=dtype, inputs=hidden, **sizes).step()[1]
+    times = [network.step()[1] for _ in range(3)]
+    found[f"first.{name}.tuned_step"] = 1e3 * statistics.median(times + [network.step()[1] for _ in range(20 if max(times) < 0.1 else 3)])
     return found
 
 
 def sizes(torch, device, data):
+    """As bench_calls: calls with sizes that are new, and calls with the same sizes again, of which the first does not count."""
     cuda = device.startswith("cuda")
-    steps, batch, hidden, layers = shape_of(data, "sizes.forward.host", [100, 64, 512, 2] if cuda else [20, 16, 32, 2])
+    steps, batch, hidden, layers = shape_of(data, "sizes.forward.new.host", [100, 64, 512, 2] if cuda else [20, 16, 32, 2])
     found = {}
-    for what, training in (("forward", False), ("training", True)):
+    for training in (False, True):
         network = Network(torch, device, steps, batch, hidden, layers, torch.bfloat16 if cuda else torch.float32, training=training)
         for _ in range(5):
             network.step()
         draw = random.Random(7)
-        pairs = set()
-        while len(pairs) < 40:
-            pairs.add((draw.randint(1, steps), draw.randint(1, batch)))
-        beyond = [[], []]
-        for pair in pairs:
-            new, again = network.step(*pair), [network.step(*pair) for _ in range(3)]
-            for i in range(2):
-                beyond[i].append(new[i] - statistics.median(t[i] for t in again))
-        for i, until in enumerate(("host", "done")):
-            found[f"sizes.{what}.{until}"] = 1e6 * statistics.median(beyond[i])
+        pairs = []
+        while len(pairs) < 80:
+            pair = draw.randint(1, steps), draw.randint(1, batch)
+            pairs += [pair] if pair not in pairs and pair != (steps, batch) else []
+        # Of each call: seconds until it returned, and until it was done; {name: [[host, ...], [done, ...]]}.
+        beyond = {name: ([], []) for name in (("training.forward", "training.backward", "training.both") if training else ("forward",))}
+        for at, pair in enumerate(pairs):
+            apart = training and at % 2 == 0
+            calls = [network.step_apart(*pair) if apart else [network.step(*pair)] for _ in range(5)]
+            names = ("training.forward", "training.backward") if apart else ("training.both",) if training else ("forward",)
+            for k, name in enumerate(names):
+                for i in range(2):
+                    beyond[name][i].append(calls[0][k][i] - statistics.median(call[k][i] for call in calls[2:]))
+        for name, both in beyond.items():
+            for i, until in enumerate(("host", "done")):
+                found[f"sizes.{name}.new.{until}"] = 1e6 * statistics.median(both[i])
     return found
 
 
@@ -142,18 +175,31 @@ def sentences(torch, device, data):
     for pair in pairs[:3]:
         network.step(*pair)
     begin = time.perf_counter()
-    for pair in pairs:
+    for at, pair in enumerate(pairs):
         network.enqueue(*pair)
+        if at % 64 == 63:
+            network.wait()
     network.wait()
     return {"sentences.epoch": time.perf_counter() - begin}
 
 
-PARTS = {
-    "float32": lambda torch, device, data: first(torch, device, data, "float32", torch.float32),
-    "bfloat16": lambda torch, device, data: first(torch, device, data, "bfloat16", torch.bfloat16),
-    "sizes": sizes,
-    "types": types,
-    "sentences": sentences,
+PARTS = {  # name: function, share of the time
+    "libraries": (libraries, 2),
+    "float32": (lambda torch, device, data: first(torch, device, data, "float32", torch.float32), 2),
+    "bfloat16": (lambda torch, device, data: first(torch, device, data, "bfloat16", torch.bfloat16), 2),
+    "sizes": (sizes, 2),
+    "types": (types, 2),
+    "sentences": (sentences, 3),
+}
+# How an anchor was measured, by the beginnings of ids.
+ABOUT = {
+    "first.": "the first training step in a new process, after the GPU was used once. `import torch` had loaded PyTorch's libraries before, and the module and "
+              "its arrays were made; `tuned_step`: the median of later steps. float32 without tf32",
+    "again.": "its first step in a new process: it keeps nothing on disk",
+    "next.": "the first step of the next module in that process, which had been made before",
+    "sizes.": "the same calls with the same ranges of sizes; medians",
+    "types.": "all in bfloat16, of float32 parameters under autocast; timed in turns",
+    "sentences.": "the same batches padded, under autocast, after three batches to warm up",
 }
 
 
@@ -161,7 +207,8 @@ def run_part(name, device, path):
     import torch
     if device.startswith("cuda"):
         torch.cuda.set_device(device if ":" in device else "cuda:0")
-    print(json.dumps({"torch": torch.__version__, "anchors": PARTS[name](torch, device, json.loads(path.read_text()))}))
+    torch.backends.cudnn.allow_tf32 = False  # float32 is float32
+    print(json.dumps({"torch": torch.__version__, "anchors": PARTS[name][0](torch, device, json.loads(path.read_text()))}))
 
 
 def main():
@@ -176,9 +223,11 @@ def main():
     if options.part:
         return run_part(options.part, device, options.file)
     end = time.monotonic() + options.seconds
-    data["anchors"], data["anchors_failed"] = {}, {}
-    for name in PARTS:
-        left = end - time.monotonic()
+    data["anchors"], data["anchors_failed"], data["anchors_about"] = {}, {}, ABOUT
+    names = list(PARTS)
+    for at, name in enumerate(names):
+        # Each may take its share of the time that is left, so that a slow one leaves the others theirs.
+        left = (end - time.monotonic()) * PARTS[name][1] / sum(PARTS[other][1] for other in names[at:])
         print(f"calls_torch: {name}: at most {max(left, 0):.0f} s", file=sys.stderr, flush=True)
         try:
             done = subprocess.run([sys.executable, os.path.abspath(__file__), str(options.file), "--device", device, "--part", name],
