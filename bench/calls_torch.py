@@ -184,13 +184,14 @@ def sentences(torch, device, data):
 
 
 PARTS = {  # name: function, share of the time
-    "libraries": (libraries, 2),
+    "libraries": (libraries, 4),
     "float32": (lambda torch, device, data: first(torch, device, data, "float32", torch.float32), 2),
     "bfloat16": (lambda torch, device, data: first(torch, device, data, "bfloat16", torch.bfloat16), 2),
     "sizes": (sizes, 2),
     "types": (types, 2),
     "sentences": (sentences, 3),
 }
+LEAST_SECONDS = 12
 # How an anchor was measured, by the beginnings of ids.
 ABOUT = {
     "first.": "the first training step in a new process, after the GPU was used once. `import torch` had loaded PyTorch's libraries before, and the module and "
@@ -226,8 +227,9 @@ def main():
     data["anchors"], data["anchors_failed"], data["anchors_about"] = {}, {}, ABOUT
     names = list(PARTS)
     for at, name in enumerate(names):
-        # Each may take its share of the time that is left, so that a slow one leaves the others theirs.
-        left = (end - time.monotonic()) * PARTS[name][1] / sum(PARTS[other][1] for other in names[at:])
+        # Each may take its share of the time that is left, so that a slow one leaves the others theirs; but what `import torch` alone may take.
+        left = end - time.monotonic()
+        left = min(left, max(LEAST_SECONDS, left * PARTS[name][1] / sum(PARTS[other][1] for other in names[at:])))
         print(f"calls_torch: {name}: at most {max(left, 0):.0f} s", file=sys.stderr, flush=True)
         try:
             done = subprocess.run([sys.executable, os.path.abspath(__file__), str(options.file), "--device", device, "--part", name],

@@ -33,9 +33,18 @@ static rcv_status call_backward(network *n, const rcv_forward *forward, char *gr
     return status ? status : read_gradients(n, gradients);
 }
 
+/* A row for a plan by estimate, which takes no time to find, or by measurement. The texts are static: of one row at a time. */
+static row effort_row(const shape *s, const char *name, const char *what) {
+    static char id[64], text[192];
+    bool is_measured = s->effort == RCV_MEASURE;
+    snprintf(id, sizeof id, "backward.%s%s", is_measured ? "measured." : "", name);
+    snprintf(text, sizeof text, "%s (plan by %s)", what, is_measured ? "measurement" : "estimate");
+    return (row){id, text, "", 0};
+}
+
 static void check_twice(job *j, const shape *s) {
     static network n;
-    row r = {"backward.twice", "a second backward call of one forward call has the bits of the first", "", 0};
+    row r = effort_row(s, "twice", "a second backward call of one forward call has the bits of the first");
     rcv_status status = network_open(j, s, &n);
     if (status) {
         row_failed(j, &r, status);
@@ -112,8 +121,7 @@ static rcv_status run_calls(network *n, const forward_calls *c, bool one_by_one,
 static void check_reserve(job *j, shape s) {
     static network n;
     static forward_calls calls;
-    row r = {"backward.reserve", "8 forward calls, then 8 backward calls in reverse, have the bits of one by one", "",
-             0};
+    row r = effort_row(&s, "reserve", "8 forward calls, then 8 backward calls in reverse, have the bits of one by one");
     s.reserve = true;
     rcv_status status = network_open(j, &s, &n);
     if (status) {
@@ -146,7 +154,11 @@ void check_backward(job *j, const char *unused) {
                                .hidden = 256,
                                .layers = 2,
                                .dtype = is_gpu(j) ? RCV_BFLOAT16 : RCV_FLOAT32,
-                               .training = true});
+                               .training = true,
+                               .effort = RCV_ESTIMATE});
+    check_twice(j, &s);
+    check_reserve(j, s);
+    s.effort = RCV_MEASURE;
     check_twice(j, &s);
     check_reserve(j, s);
 }

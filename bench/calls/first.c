@@ -93,7 +93,9 @@ static void report_tuned(job *j, const kind *k, network *n, const steps_while_se
     if (replaced != 0)
         detail_number(j, "replaced_s", replaced - n->plan_began);
     else
-        detail_text(j, "replaced", "no: nothing faster than the first plan was found");
+        detail_text(j, "replaced",
+                    n->search_status ? "no: the search did not end"
+                                     : "no: nothing faster than the first plan was found");
     detail_number(j, "version", (double)rcv_run_version(n->run));
     detail_text(j, "first_plan", n->first_plan);
     detail_text(j, "tuned_plan", rcv_plan_string(n->plan));
@@ -120,7 +122,7 @@ static void report_tuned(job *j, const kind *k, network *n, const steps_while_se
 /* The rows `tuned`, `slowed` and `tuned_step`. */
 static void follow_search(job *j, const kind *k, network *n) {
     steps_while_searching steps = {.times = need(malloc(MOST_STEPS * sizeof(double)))};
-    rcv_status status = step_until_tuned(n, now() + 0.8 * (j->until - now()), &steps);
+    rcv_status status = step_until_tuned(n, now() + 0.75 * (j->until - now()), &steps);
     if (status) {
         row r = name_row("first", k, "tuned", "steps while the search runs", "s", 0);
         row_failed(j, &r, status);

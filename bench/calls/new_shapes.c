@@ -38,12 +38,12 @@ static void report_new_shape(job *j, const shape *s, const row *r) {
     size_t done = 0, count = 0;
     bool was_replaced = false;
     rcv_status status = RCV_OK;
-    for (; done < REPEATS && !status && (done == 0 || now() + longest < j->until); done++) {
+    for (; done < REPEATS && (done == 0 || now() + longest < j->until); done++) {
         double first = 0, pinned = 0, begin = now();
         status = time_first(j, s, &kept, &first, &was_replaced);
         if (!status && now() + 3 * kept.step_seconds > j->until) break;
         if (!status) status = time_pinned(j, s, kept.first_plan, &pinned, &later[done], &count);
-        if (!status && count < 3) break;
+        if (status || count < 3) break;
         beyond[done] = 1e3 * (first - later[done]);
         pinned_beyond[done] = 1e3 * (pinned - later[done]);
         if (done == 0) {

@@ -47,7 +47,7 @@ for kind in ("float32", "bfloat16"):
 wanted += [f"new.{cell}.{size}.{way}" for cell in ("lstm", "gru", "sru", "own") for size in ("small", "headline") for way in ("inference", "training")]
 size_calls = ("forward", "training.forward", "training.backward", "training.both")
 wanted += [f"sizes.{call}.{sizes}.{until}" for call in size_calls for sizes in ("new", "seen_but_not_last") for until in ("host", "done")]
-wanted += ["types.data", "types.parameters", "backward.twice", "backward.reserve", "sentences.epoch", "sentences.ratio", "stream.step"]
+wanted += ["types.data", "types.parameters", "backward.twice", "backward.reserve", "backward.measured.twice", "backward.measured.reserve", "sentences.epoch", "sentences.ratio", "stream.step"]
 wrong = []
 # A search may end before a second step. One that could time one candidate alone, on a busy machine, has nothing for a cache.
 may_be_missing = lambda name: name.endswith(".slowed") or name.startswith("again.") and rows[name].get("missed")
