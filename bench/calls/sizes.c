@@ -8,7 +8,7 @@
  * graph then), so it is a number of its own. FEW: sizes that take turns for ROUNDS rounds, few enough for a plan to keep what it prepared. */
 enum { MOST_SIZES = 40, TINY_SIZES = 12, AGAIN = 4, PASSES = 2, FEW = 8, ROUNDS = 4 };
 
-/* What is timed. Separate forward and backward calls are each waited for; both are enqueued together. */
+/* What is measured. Separate forward and backward calls are each waited for; both are enqueued together. */
 typedef enum { FORWARD, BACKWARD, BOTH, CALLS } call;
 /* Until when: the call has returned, or its work is done. */
 typedef enum { HOST, DONE, UNTIL } until;
@@ -25,7 +25,7 @@ typedef struct {
 typedef struct {
     const char *id, *what;
     bool training;
-    call timed;
+    call measured;
 } subject;
 
 static const subject subjects[] = {
@@ -37,15 +37,15 @@ static const subject subjects[] = {
 
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
-static rcv_status time_call(network *n, const int64_t pair[2], call timed, call_times *t) {
+static rcv_status time_call(network *n, const int64_t pair[2], call measured, call_times *t) {
     double begin = now();
     rcv_status status = network_forward(n, pair[0], pair[1]);
-    if (!status && timed == BOTH) status = network_backward(n);
-    call which = timed == BOTH ? BOTH : FORWARD;
+    if (!status && measured == BOTH) status = network_backward(n);
+    call which = measured == BOTH ? BOTH : FORWARD;
     t->seconds[which][HOST] = now() - begin;
     if (!status) status = rcv_run_wait(n->run);
     t->seconds[which][DONE] = now() - begin;
-    if (status || timed != BACKWARD) return status;
+    if (status || measured != BACKWARD) return status;
     begin = now();
     status = network_backward(n);
     t->seconds[BACKWARD][HOST] = now() - begin;
@@ -69,11 +69,11 @@ static void draw_sizes(const shape *s, int64_t pairs[][2], size_t count) {
 }
 
 /* A first call and AGAIN more with the same sizes; the last of these are what others are compared with. */
-static rcv_status time_pair(network *n, const int64_t pair[2], call timed, call_times *first, call_times *second,
+static rcv_status time_pair(network *n, const int64_t pair[2], call measured, call_times *first, call_times *second,
                             call_times *again) {
     call_times repeated[AGAIN];
-    rcv_status status = time_call(n, pair, timed, first);
-    for (int k = 0; k < AGAIN && !status; k++) status = time_call(n, pair, timed, &repeated[k]);
+    rcv_status status = time_call(n, pair, measured, first);
+    for (int k = 0; k < AGAIN && !status; k++) status = time_call(n, pair, measured, &repeated[k]);
     if (status) return status;
     *second = repeated[0];
     for (int c = 0; c < CALLS; c++) {
@@ -88,25 +88,25 @@ static rcv_status time_pair(network *n, const int64_t pair[2], call timed, call_
 
 /* The first pass over the sizes is of calls not seen before, the second one of calls seen, but not last; then a few sizes take turns. All by a run
  * that has seen no call but three with the plan's own sizes. */
-static rcv_status time_sizes(network *n, const int64_t pairs[][2], size_t count, call timed, sample out[UNTIL]) {
+static rcv_status time_sizes(network *n, const int64_t pairs[][2], size_t count, call measured, sample out[UNTIL]) {
     const int64_t own[2] = {n->shape.steps, n->shape.batch};
     call_times first = {0}, second = {0}, again[MOST_SIZES] = {0};
     rcv_status status = network_renew_run(n);
-    for (int i = 0; i < 3 && !status; i++) status = time_call(n, own, timed, &first);
+    for (int i = 0; i < 3 && !status; i++) status = time_call(n, own, measured, &first);
     for (size_t i = 0; i < PASSES * count && !status; i++) {
         size_t at = i % count;
-        status = time_pair(n, pairs[at], timed, &first, &second, &again[at]);
+        status = time_pair(n, pairs[at], measured, &first, &second, &again[at]);
         for (int u = 0; u < UNTIL; u++) {
-            double same = again[at].seconds[timed][u];
-            (i < count ? out[u].fresh : out[u].seen)[at] = first.seconds[timed][u] - same;
-            if (i < count) out[u].second[at] = second.seconds[timed][u] - same;
+            double same = again[at].seconds[measured][u];
+            (i < count ? out[u].fresh : out[u].seen)[at] = first.seconds[measured][u] - same;
+            if (i < count) out[u].second[at] = second.seconds[measured][u] - same;
             out[u].again[at] = same;
         }
     }
     for (size_t i = 0; i < FEW * (ROUNDS + 1) && !status; i++) {
-        status = time_call(n, pairs[i % FEW], timed, &first);
+        status = time_call(n, pairs[i % FEW], measured, &first);
         for (int u = 0; u < UNTIL && i >= FEW; u++) /* the first round prepares */
-            out[u].among_few[i - FEW] = first.seconds[timed][u] - again[i % FEW].seconds[timed][u];
+            out[u].among_few[i - FEW] = first.seconds[measured][u] - again[i % FEW].seconds[measured][u];
     }
     return status;
 }
@@ -182,7 +182,7 @@ void measure_sizes(job *j, const char *unused) {
             is_open = !status;
             draw_sizes(&wanted, pairs, SUBJECTS * count);
         }
-        if (is_open) status = time_sizes(&n, &pairs[i * count], count, s->timed, times);
+        if (is_open) status = time_sizes(&n, &pairs[i * count], count, s->measured, times);
         for (until u = 0; u < UNTIL; u++) report(j, s, &n, u, &times[u], count, status);
     }
     if (is_open) network_close(&n);
