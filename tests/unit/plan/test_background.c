@@ -551,14 +551,13 @@ static const char rare[] = "combine(steps=5)+fuse"; /* no search offers so many 
 static atomic_int rare_runs;
 static gate *stopped_in_confirmation; /* NULL: none */
 
-/* Every plan but the rare one takes 2 ms longer. */
-static rcv_status run_slowly(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding,
-                             void *scratch) {
+/* The rare plan takes no time, since it computes nothing. */
+static rcv_status run_quickly(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding,
+                              void *scratch) {
     bool is_rare = binding->program->rungs.steps == 5;
     if (is_rare) atomic_fetch_add(&rare_runs, 1);
     if (is_rare && stopped_in_confirmation) atomic_store(&stopped_in_confirmation->refuses, true);
-    if (!is_rare) sleep_milliseconds(2);
-    return rcvi_device_cpu.run(worker, first, end, binding, scratch);
+    return is_rare ? RCV_OK : rcvi_device_cpu.run(worker, first, end, binding, scratch);
 }
 
 /* What the search found is run in turns with the first plan. Where that is faster it stays, and wisdom has it; where the search is stopped
@@ -566,7 +565,7 @@ static rcv_status run_slowly(rcvi_worker *worker, size_t first, size_t end, cons
 static void test_not_confirmed(void **state) {
     (void)state;
     rcvi_device device = rcvi_device_cpu;
-    device.run = run_slowly;
+    device.run = run_quickly;
     for (int stopped = 0; stopped < 2; stopped++) {
         problem p;
         gate g = {.open = true};
