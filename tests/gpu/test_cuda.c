@@ -62,6 +62,7 @@ static const char *const plans[] = {
     "combine+fuse+interpret",
     "combine(steps=all)+fuse+interpret+graph",
     "combine(steps=3)+fuse+transpose+interpret",
+    "combine(steps=all)+fuse+transpose+interpret+graph",
     "combine+fuse+wavefront+merge+interpret+streams(4)+graph",
     "combine(steps=2)+fuse+recompute(every=2)+interpret+graph",
 };

@@ -586,11 +586,52 @@ static void test_stand_ins(void **state) {
     assert_true(each_program(check_stand_ins) > sample_least(50));
 }
 
+/* ---- transposed buffers ---- */
+
+/* Counts transposed buffers, and products that start from a row: such a product is stored as it is, since the library adds a row only there. */
+static void count_transposed(const rcvi_program *program, size_t *transposed, size_t *starts) {
+    rcvi_engine e = {.program = program, .context = program->pool.context};
+    rcvi_pool_init(&e.pool, e.context);
+    check_ok(rcvi_cuda_find_layout(&e));
+    for (size_t b = 0; b < program->buffer_count; b++) *transposed += e.transposed[b] > 0;
+    for (size_t i = 0; i < program->step_count; i++) {
+        const rcvi_step *step = &program->steps[i];
+        if (step->kind != RCVI_STEP_GEMM || !step->gemm.start) continue;
+        if (e.transposed[step->out.buffer])
+            fail_msg("%s: step %zu starts from a row and is transposed", program->options.schedule, i);
+        ++*starts;
+    }
+    rcvi_pool_free(&e.pool);
+}
+
+static void test_transposed(void **state) {
+    (void)state;
+    static const char *const some_plans[] = {"combine+fuse+transpose+interpret",
+                                             "combine(steps=3)+fuse+transpose+interpret",
+                                             "combine(steps=all)+fuse+transpose+interpret", "combine+fuse+transpose"};
+    enum { PLANS = sizeof some_plans / sizeof *some_plans };
+    size_t transposed = 0, starts = 0;
+    for (size_t i = 0; i < rcv_builtin_count() * PLANS * 2; i++) {
+        const config c = {
+            rcv_builtin_name(i / (2 * PLANS)), {.input = 8, .hidden = 8, .layers = 2}, 6, 4, false, false, true};
+        problem p;
+        rcvi_program program;
+        open_problem(&p, &c, 1);
+        if (write_program(&p, i % 2, some_plans[i / 2 % PLANS], &program)) {
+            count_transposed(&program, &transposed, &starts);
+            rcvi_program_free(&program);
+        }
+        close_problem(&p);
+    }
+    print_message("%zu transposed buffers, %zu products that start from a row\n", transposed, starts);
+    assert_true(transposed > 20 && starts > 20);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order),     cmocka_unit_test(test_wavefront),
-                                       cmocka_unit_test(test_sums),      cmocka_unit_test(test_prepared),
-                                       cmocka_unit_test(test_padded),    cmocka_unit_test(test_large),
-                                       cmocka_unit_test(test_covers),    cmocka_unit_test(test_idle),
-                                       cmocka_unit_test(test_stand_ins), cmocka_unit_test(test_own_type)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_transposed), cmocka_unit_test(test_order),    cmocka_unit_test(test_wavefront),
+        cmocka_unit_test(test_sums),       cmocka_unit_test(test_prepared), cmocka_unit_test(test_padded),
+        cmocka_unit_test(test_large),      cmocka_unit_test(test_covers),   cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_stand_ins),  cmocka_unit_test(test_own_type)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

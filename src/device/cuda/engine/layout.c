@@ -63,10 +63,10 @@ void rcvi_cuda_drop_rounded(rcvi_engine *e) {
 
 /* ---- transposed buffers ---- */
 
-/* Whether the access works on a transposed buffer: the output of a product that overwrites, or a value that a map reads. */
+/* Whether the access works on a transposed buffer: the output of a product that overwrites and starts from zeros, or a value that a map reads. */
 static bool can_be_transposed(const rcvi_step *step, const rcvi_access *access, int64_t row) {
-    bool product =
-        step->kind == RCVI_STEP_GEMM && access->view == &step->out && !step->accumulate && step->gemm.batch == 1;
+    bool product = step->kind == RCVI_STEP_GEMM && access->view == &step->out && !step->accumulate &&
+                   !step->gemm.start && step->gemm.batch == 1;
     bool map = step->kind == RCVI_STEP_MAP && access->use == RCVI_USE_VALUE && !access->written;
     return (product || map) && access->view->row == row && access->view->column == 1;
 }
