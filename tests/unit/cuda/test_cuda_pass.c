@@ -131,7 +131,7 @@ static void open_subject(subject *s, const rcvi_program *program) {
     w->views = rcvi_pool_new(&e->pool, program->step_count, sizeof *w->views);
     w->buffers = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *w->buffers);
     w->needed = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *w->needed);
-    w->dead = rcvi_pool_new(&e->pool, program->step_count, sizeof *w->dead);
+    for (int i = 0; i < 2; i++) w->dead[i] = rcvi_pool_new(&e->pool, program->step_count, sizeof *w->dead[i]);
     assert_false(e->pool.failed);
     for (size_t i = 0; i < program->step_count; i++) {
         e->ready[i].kernel = (int)i; /* no two maps are one launch */
@@ -300,7 +300,53 @@ static void test_beside(void **state) {
     }
 }
 
+/* Steps that are launched in a pass. */
+static int count_launched(void) {
+    int launched = 0;
+    for (int i = 0; i < seen.count; i++) launched += seen.records[i].part_count;
+    return launched;
+}
+
+/* Steps whose result the caller left out are left out in every training call, not only in the first one. */
+static void test_dead_steps(void **state) {
+    (void)state;
+    static const config c = {"lstm", {.input = 12, .hidden = 12, .layers = 2}, 5, 4, 0, 0, true};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        int launched[2][3], all[2];
+        besides b = {0, 0, 0};
+        problem p;
+        rcvi_program program;
+        subject s;
+        open_problem(&p, &c, 1);
+        rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, plans[i]);
+        assert_true(write_with(p.net, &options, &program));
+        open_subject(&s, &program);
+        for (int pass = 0; pass < 2; pass++) {
+            check_pass(&s, pass, true, false, &b);
+            all[pass] = count_launched();
+        }
+        for (size_t k = 0; k < program.buffer_count; k++) {
+            rcvi_role role = program.buffers[k].role;
+            if (role == RCVI_FINAL || role == RCVI_DINITIAL) s.worker.buffers[k] = NULL;
+        }
+        for (int call = 0; call < 3; call++) {
+            for (int pass = 0; pass < 2; pass++) {
+                check_pass(&s, pass, true, false, &b);
+                launched[pass][call] = count_launched();
+            }
+        }
+        for (int pass = 0; pass < 2; pass++) {
+            assert_true(launched[pass][0] < all[pass]);
+            for (int call = 1; call < 3; call++) assert_int_equal(launched[pass][call], launched[pass][0]);
+        }
+        close_subject(&s);
+        rcvi_program_free(&program);
+        close_problem(&p);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_beside)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_beside),
+                                       cmocka_unit_test(test_dead_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,8 @@ static bool is_due(const rcvi_cuda_pass *p, int index, rcvi_cuda_due *d) {
     if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return false;
     if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && binding->same_parameters) return false;
     if (step->when != RCVI_WHEN_PARAMETERS_CHANGED && binding->only_prepares) return false;
-    if (is_in_place(p, step) || p->worker->dead[index]) return false;
+    bool backward = (size_t)index >= p->program->forward_count;
+    if (is_in_place(p, step) || p->worker->dead[backward][index]) return false;
     if (!rcvi_step_is_due(p->program, step, p->inner, p->outer, &d->time, &d->span)) return false;
     bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
     d->rows = over_depth || !step->time.timed ? step->rows : step->rows / step->time.span * d->span;
@@ -282,7 +283,7 @@ static void find_dead_steps(rcvi_worker *w, size_t first, size_t end) {
         known->externals[i] = absent;
     }
     known->is_known = true;
-    if (!same) rcvi_program_find_dead_steps(program, w->buffers, first, end, w->needed, w->dead);
+    if (!same) rcvi_program_find_dead_steps(program, w->buffers, first, end, w->needed, w->dead[first > 0]);
 }
 
 rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, char *scratch,

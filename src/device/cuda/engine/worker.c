@@ -31,7 +31,7 @@ void rcvi_cuda_worker_close(rcvi_worker *w) {
     rcvi_free(w->context, w->views);
     rcvi_free(w->context, w->key);
     rcvi_free(w->context, w->needed);
-    rcvi_free(w->context, w->dead);
+    for (int i = 0; i < 2; i++) rcvi_free(w->context, w->dead[i]);
     for (int i = 0; i < 2; i++) rcvi_free(w->context, w->absent[i].externals);
     rcvi_free(w->context, w);
 }
@@ -47,11 +47,12 @@ static rcv_status create(rcvi_worker *w) {
     w->buffers = rcvi_new(w->context, program->buffer_count, sizeof *w->buffers);
     w->key = rcvi_new(w->context, w->key_count, sizeof *w->key);
     w->needed = rcvi_new(w->context, program->buffer_count, sizeof *w->needed);
-    w->dead = rcvi_new(w->context, program->step_count, sizeof *w->dead);
-    for (int i = 0; i < 2; i++)
+    bool failed = !w->buffers || !w->key || !w->needed || !w->view_table || !w->views;
+    for (int i = 0; i < 2; i++) {
+        w->dead[i] = rcvi_new(w->context, program->step_count, sizeof *w->dead[i]);
         w->absent[i].externals = rcvi_new(w->context, program->external_count, sizeof *w->absent[i].externals);
-    bool failed = !w->buffers || !w->key || !w->needed || !w->dead || !w->view_table || !w->views ||
-                  !w->absent[0].externals || !w->absent[1].externals;
+        failed |= !w->dead[i] || !w->absent[i].externals;
+    }
     for (int i = 0; i < RCVI_MAX_GRAPHS; i++) {
         w->graphs[i].key = rcvi_new(w->context, w->key_count, sizeof *w->key);
         failed |= !w->graphs[i].key;

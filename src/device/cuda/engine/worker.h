@@ -50,7 +50,7 @@ struct rcvi_worker {
     const rcvi_view ***views;      /* [steps] those of each */
     void **buffers;                /* [buffers] of the call: the caller's arrays, but lengths in device memory */
     bool *needed;                  /* [buffers] scratch of dead-step elimination */
-    bool *dead;                    /* [steps] dead steps of the last passes */
+    bool *dead[2];                 /* [steps] dead steps of the last forward and backward pass */
     rcvi_cuda_absent absent[2];    /* of the last forward and backward pass */
     void **key;                    /* [key_count] of the call's graph */
     size_t key_count;
