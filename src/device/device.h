@@ -67,6 +67,8 @@ typedef struct {
     /* Runs steps first .. end - 1, or enqueues them. `scratch` is aligned as the arena is. Allocates nothing. On the CPU it cannot fail,
      * since the program was verified. */
     rcv_status (*run)(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch);
+    /* Clears memory of the caller's, in the order of the run's calls; a GPU enqueues it on the stream. `scratch` as for `run`. */
+    rcv_status (*clear)(rcvi_worker *worker, void *to, size_t bytes, void *scratch, void *stream);
     /* Restores the scratch memory that calls rely on, after the caller has overwritten it. NULL where scratch memory holds nothing between calls
      * except packed parameters. */
     rcv_status (*reset_scratch)(rcvi_worker *worker, void *scratch, void *stream);
@@ -113,7 +115,6 @@ typedef struct rcvi_memory {
     void (*release)(int ordinal, void *memory);
     rcv_status (*write)(int ordinal, void *to, const void *from, size_t bytes); /* from the host */
     rcv_status (*read)(int ordinal, void *to, const void *from, size_t bytes);  /* to the host */
-    rcv_status (*clear)(int ordinal, void *to, size_t bytes, void *stream);     /* enqueues it */
     /* A stream that no other stream waits for, for work of low priority; a copy on it, done when the call returns. */
     rcv_status (*new_stream)(int ordinal, void **stream);
     void (*free_stream)(int ordinal, void *stream);

@@ -369,9 +369,7 @@ static rcv_status clear_gradients(const rcv_run *run, void *gradients, int64_t c
     rcvi_element element = rcvi_program_declared(&plan->program, plan->program.options.gradients);
     size_t bytes = (size_t)count * rcvi_element_bytes(&plan->program, element);
     if (!gradients) return RCV_OK;
-    if (!is_on_host(run)) return plan->device->memory->clear(plan->ordinal, gradients, bytes, run->stream);
-    memset(gradients, 0, bytes);
-    return RCV_OK;
+    return plan->device->clear(run->worker, gradients, bytes, rcvi_run_scratch(run), run->stream);
 }
 
 /* After a forward call without sequences: gradients of the parameters are zero. */

@@ -375,6 +375,12 @@ static rcv_status run_steps(rcvi_worker *worker, size_t first, size_t end, const
     return status ? status : run.status;
 }
 
+static rcv_status clear(rcvi_worker *worker, void *to, size_t bytes, void *scratch, void *stream) {
+    (void)worker, (void)scratch, (void)stream;
+    memset(to, 0, bytes);
+    return RCV_OK;
+}
+
 const rcvi_device rcvi_device_cpu = {.name = "cpu",
                                      .describe = describe,
                                      .print_info = print_info,
@@ -385,6 +391,7 @@ const rcvi_device rcvi_device_cpu = {.name = "cpu",
                                      .open = open_worker,
                                      .close = close_worker,
                                      .run = run_steps,
+                                     .clear = clear,
                                      .scan = &rcvi_cpu_scan,
                                      .learn = &rcvi_cpu_learn,
                                      .measure_bandwidth = rcvi_measure_bandwidth};

@@ -29,14 +29,6 @@ static void release(int ordinal, void *memory) {
     rcvi_cuda_leave(before);
 }
 
-static rcv_status clear(int ordinal, void *to, size_t bytes, void *stream) {
-    int before = 0;
-    RCVI_TRY(rcvi_cuda_enter(ordinal, &before));
-    rcv_status status = rcvi_cuda_check(cudaMemsetAsync(to, 0, bytes, stream), "clearing memory");
-    rcvi_cuda_leave(before);
-    return status;
-}
-
 static rcv_status copy(int ordinal, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
     int before = 0;
     RCVI_TRY(rcvi_cuda_enter(ordinal, &before));
@@ -101,7 +93,6 @@ const rcvi_memory rcvi_cuda_memory = {.allocate = allocate,
                                       .release = release,
                                       .write = write_memory,
                                       .read = read_memory,
-                                      .clear = clear,
                                       .new_stream = new_stream,
                                       .free_stream = free_stream,
                                       .write_on = write_on,

@@ -69,15 +69,8 @@ static rcv_status far_read(int ordinal, void *to, const void *from, size_t bytes
     return RCV_OK;
 }
 
-static rcv_status far_clear(int ordinal, void *to, size_t bytes, void *stream) {
-    (void)ordinal, (void)stream;
-    if (!is_far(to)) fail_msg("%zu bytes are cleared that are not the device's", bytes);
-    memset(to, 0, bytes);
-    return RCV_OK;
-}
-
 static const rcvi_memory far_memory = {
-    .allocate = far_allocate, .release = far_release, .write = far_write, .read = far_read, .clear = far_clear};
+    .allocate = far_allocate, .release = far_release, .write = far_write, .read = far_read};
 
 /* ---- programs ---- */
 
@@ -122,6 +115,11 @@ static rcv_status far_run(rcvi_worker *worker, size_t first, size_t end, const r
             fail_msg("%s is not where the device expects it", buffer->name);
     }
     return rcvi_device_cpu.run(worker, first, end, binding, scratch);
+}
+
+static rcv_status far_clear(rcvi_worker *worker, void *to, size_t bytes, void *scratch, void *stream) {
+    if (!is_far(to)) fail_msg("%zu bytes are cleared that are not the device's", bytes);
+    return rcvi_device_cpu.clear(worker, to, bytes, scratch, stream);
 }
 
 /* ---- learning ---- */
@@ -173,6 +171,7 @@ static int set_up(void **state) {
     far.prepare = far_prepare;
     far.open = far_open;
     far.run = far_run;
+    far.clear = far_clear;
     return scratch_set_up(state);
 }
 

@@ -144,13 +144,17 @@ bool rcvi_cuda_is_captured(void *stream) {
     return is_captured(stream, &captured) || captured; /* a stream that cannot be asked is left alone */
 }
 
+static rcv_status check_called_before(const rcvi_worker *w, cudaStream_t stream) {
+    if (w->called && w->last == stream) return RCV_OK;
+    return rcvi_fail(RCV_INVALID,
+                     "a run's first call on a stream cannot be captured: call it once on the same stream before");
+}
+
 /* Fails where a call cannot be captured: what the host decides in a call would be repeated unchanged, and what only a run's first call
  * does must have been done. */
 static rcv_status check_capture(const rcvi_worker *w, const rcvi_binding *binding, cudaStream_t stream) {
     const rcvi_program *program = w->engine->program;
-    if (!w->called || w->last != stream)
-        return rcvi_fail(RCV_INVALID,
-                         "a run's first call on a stream cannot be captured: call it once on the same stream before");
+    RCVI_TRY(check_called_before(w, stream));
     if (rcvi_net_is_random(program->net) && !binding->seed_at)
         return rcvi_fail(RCV_UNSUPPORTED, "a captured call with dropout or zoneout would repeat its mask: give its "
                                           "seed in the GPU's memory, as seed_at");
@@ -168,8 +172,9 @@ static rcv_status check_capture(const rcvi_worker *w, const rcvi_binding *bindin
 static rcv_status run_captured(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                                cudaStream_t stream) {
     RCVI_TRY(check_capture(w, binding, stream));
-    if (first == 0) RCVI_TRY(send_seed(w, binding, stream));
-    if (first == 0 && w->engine->program->options.device_lengths) RCVI_TRY(send_lengths(w, binding, stream));
+    bool begins = first == 0 && !binding->only_prepares;
+    if (begins) RCVI_TRY(send_seed(w, binding, stream));
+    if (begins && w->engine->program->options.device_lengths) RCVI_TRY(send_lengths(w, binding, stream));
     w->captured = true;
     return rcvi_cuda_launch(w, first, end, binding, scratch, stream);
 }
@@ -203,6 +208,20 @@ static rcv_status clear_exchange(const rcvi_worker *w, char *scratch, cudaStream
     return RCV_OK;
 }
 
+/* Orders work that is about to be enqueued on the stream after the run's call before. */
+static rcv_status begin_call(rcvi_worker *w, char *scratch, cudaStream_t stream) {
+    RCVI_TRY(wait_for_last_call(w, stream));
+    return w->called ? RCV_OK : clear_exchange(w, scratch, stream);
+}
+
+/* Orders the run's next call after what was enqueued on the stream. */
+static rcv_status end_call(rcvi_worker *w, cudaStream_t stream) {
+    RCVI_CUDA_TRY(cudaEventRecord(w->done, stream), "recording the end of a call");
+    w->called = true;
+    w->last = stream;
+    return RCV_OK;
+}
+
 static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch) {
     cudaStream_t stream = binding->stream;
     bool captured = false;
@@ -210,25 +229,39 @@ static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_bi
     RCVI_TRY(bind(w, binding));
     RCVI_TRY(is_captured(stream, &captured));
     if (captured) return run_captured(w, first, end, binding, scratch, stream);
-    RCVI_TRY(wait_for_last_call(w, stream));
+    RCVI_TRY(begin_call(w, scratch, stream));
     bool begins = first == 0 && !binding->only_prepares;
     if (begins) RCVI_TRY(send_seed(w, binding, stream));
     if (begins) RCVI_TRY(send_lengths(w, binding, stream));
     if (first > 0) sort_again(w, binding);
-    if (!w->called) RCVI_TRY(clear_exchange(w, scratch, stream));
     bool graph = w->engine->program->rungs.graph && !binding->only_prepares;
     RCVI_TRY(graph ? rcvi_cuda_launch_graph(w, first, end, binding, scratch, stream)
                    : rcvi_cuda_launch(w, first, end, binding, scratch, stream));
-    RCVI_CUDA_TRY(cudaEventRecord(w->done, stream), "recording the end of a call");
-    w->called = true;
-    w->last = stream;
-    return RCV_OK;
+    return end_call(w, stream);
 }
 
 rcv_status rcvi_cuda_run(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, void *scratch) {
     int before = 0;
     RCVI_TRY(rcvi_cuda_enter(w->engine->ordinal, &before));
     rcv_status status = run_on(w, first, end, binding, scratch);
+    rcvi_cuda_leave(before);
+    return status;
+}
+
+/* Clears the caller's memory in the order of the run's calls. */
+static rcv_status clear_on(rcvi_worker *w, void *to, size_t bytes, char *scratch, cudaStream_t stream) {
+    bool captured = false;
+    RCVI_TRY(is_captured(stream, &captured));
+    RCVI_TRY(captured ? check_called_before(w, stream) : begin_call(w, scratch, stream));
+    RCVI_CUDA_TRY(cudaMemsetAsync(to, 0, bytes, stream), "clearing memory");
+    w->captured |= captured;
+    return captured ? RCV_OK : end_call(w, stream);
+}
+
+rcv_status rcvi_cuda_clear(rcvi_worker *w, void *to, size_t bytes, void *scratch, void *stream) {
+    int before = 0;
+    RCVI_TRY(rcvi_cuda_enter(w->engine->ordinal, &before));
+    rcv_status status = clear_on(w, to, bytes, scratch, stream);
     rcvi_cuda_leave(before);
     return status;
 }

@@ -78,6 +78,7 @@ cudaError_t rcvi_cuda_finish(const rcvi_worker *worker);
 
 /* run.c: as rcvi_device has them. */
 rcv_status rcvi_cuda_run(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch);
+rcv_status rcvi_cuda_clear(rcvi_worker *worker, void *to, size_t bytes, void *scratch, void *stream);
 rcv_status rcvi_cuda_reset_scratch(rcvi_worker *worker, void *scratch, void *stream);
 rcv_status rcvi_cuda_send_lengths(rcvi_worker *worker, const rcvi_binding *binding);
 void *rcvi_cuda_loop_event(const rcvi_worker *worker, bool last);
