@@ -123,6 +123,13 @@ typedef struct {
     rcv_dtype type;
 } array;
 
+/* Writes to the device's memory, on the stream of the trials where they have one: a copy on the default stream waits for the caller's streams. */
+static rcv_status write_there(const rcvi_bench *bench, void *to, const void *from, size_t bytes) {
+    const rcvi_memory *memory = bench->problem.device->memory;
+    return bench->stream ? memory->write_on(bench->problem.ordinal, to, from, bytes, bench->stream)
+                         : memory->write(bench->problem.ordinal, to, from, bytes);
+}
+
 /* All arrays in one block of the device's own memory. Those that are read are copied there in blocks from a staging buffer of the host,
  * which is filled once for each array. */
 static rcv_status make_there(rcvi_bench *bench, size_t total, const array *arrays, const size_t *offsets, int count) {
@@ -138,9 +145,7 @@ static rcv_status make_there(rcvi_bench *bench, size_t total, const array *array
         for (int64_t at = 0; at < arrays[i].count && !status; at += piece) {
             int64_t left = arrays[i].count - at;
             char *to = (char *)bench->there + offsets[i] + (size_t)at * bytes;
-            size_t part = (size_t)(left < piece ? left : piece) * bytes;
-            status = bench->stream ? memory->write_on(bench->problem.ordinal, to, stage, part, bench->stream)
-                                   : memory->write(bench->problem.ordinal, to, stage, part);
+            status = write_there(bench, to, stage, (size_t)(left < piece ? left : piece) * bytes);
         }
     }
     rcvi_free(bench->context, stage);
@@ -332,8 +337,7 @@ rcv_status rcvi_trial_repeat(rcvi_bench *bench, rcvi_candidate *c, int count, do
     }
     for (int64_t b = 0; bench->lengths && b < o->batch; b++) bench->lengths[b] = c->plan->program.options.steps;
     if (has_lengths_there(bench)) {
-        RCVI_TRY(bench->problem.device->memory->write(bench->problem.ordinal, bench->lengths_there, bench->lengths,
-                                                      (size_t)o->batch * sizeof *bench->lengths));
+        RCVI_TRY(write_there(bench, bench->lengths_there, bench->lengths, (size_t)o->batch * sizeof *bench->lengths));
         forward.lengths = bench->lengths_there;
     }
     double begin = rcvi_now();
@@ -345,7 +349,7 @@ rcv_status rcvi_trial_repeat(rcvi_bench *bench, rcvi_candidate *c, int count, do
     }
     if (!status) status = rcv_run_wait(c->run);
     double took = rcvi_now() - begin;
-    *seconds = took > 0 ? took : 1e-9;
+    if (!status) *seconds = took > 0 ? took : 1e-9;
     bench->runs += count;
     bench->rested += rcvi_rest(&bench->problem, rest_factor, took);
     if (!status || !c->plan->device->memory) return status;

@@ -12,30 +12,31 @@ static struct {
         int calls; /* forward passes */
     } records[MOST_PLANS];
     size_t count;
-    double seconds;       /* of a call */
-    const char *fast;     /* the plan, or all that contain this, that is faster */
-    double gain;          /* how many times */
-    size_t scratch;       /* bytes that it takes beside what others take */
-    double capturing;     /* seconds more of its first call, and of its second in inference */
-    double waiting;       /* seconds of waiting for calls, however many */
-    double queued;        /* seconds of calls that are not waited for yet */
-    int calls, asked;     /* of all plans; whether to go on */
-    int allowed;          /* answers of yes; 0: always */
-    const char *next;     /* the plan that is a little faster than the rest */
-    const char *bad;      /* the plan that fails */
-    int at;               /* from this call of it on; 0: when it is opened */
-    bool unnoticed;       /* until it is waited for */
-    rcv_status status;    /* with which it is not opened */
-    bool persistent;      /* it takes persistent kernels */
-    size_t most;          /* bytes that may be had in one piece; 0: any number */
-    size_t pieces;        /* of memory in use */
-    size_t live, highest; /* bytes of them, and the most at once */
-    size_t search_memory; /* of a search beside a caller; 0: none is there */
-    int batches;          /* calls of `compile` */
-    size_t compiled;      /* engines of all of them */
-    size_t loads;         /* engines that were loaded */
-    int kernels;          /* of an engine; `compile` asks before each whether to go on */
-    const char *unloaded; /* plans that contain this are refused when they are loaded */
+    double seconds;                       /* of a call */
+    const char *fast;                     /* the plan, or all that contain this, that is faster */
+    double gain;                          /* how many times */
+    size_t scratch;                       /* bytes that it takes beside what others take */
+    double capturing;                     /* seconds more of its first call, and of its second in inference */
+    double waiting;                       /* seconds of waiting for calls, however many */
+    double queued;                        /* seconds of calls that are not waited for yet */
+    int calls, asked;                     /* of all plans; whether to go on */
+    int allowed;                          /* answers of yes; 0: always */
+    const char *next;                     /* the plan that is a little faster than the rest */
+    const char *bad;                      /* the plan that fails */
+    int at;                               /* from this call of it on; 0: when it is opened */
+    bool unnoticed;                       /* until it is waited for */
+    rcv_status status;                    /* with which it is not opened */
+    bool persistent;                      /* it takes persistent kernels */
+    size_t most;                          /* bytes that may be had in one piece; 0: any number */
+    size_t pieces;                        /* of memory in use */
+    size_t live, highest;                 /* bytes of them, and the most at once */
+    size_t search_memory;                 /* of a search beside a caller; 0: none is there */
+    int batches;                          /* calls of `compile` */
+    size_t compiled;                      /* engines of all of them */
+    size_t loads;                         /* engines that were loaded */
+    size_t default_copies, stream_copies; /* to the device's memory, on its default stream and on the trials' stream */
+    int kernels;                          /* of an engine; `compile` asks before each whether to go on */
+    const char *unloaded;                 /* plans that contain this are refused when they are loaded */
     const char *no_compiler;
 } fake;
 
@@ -165,10 +166,38 @@ static void give_back(int ordinal, void *memory) {
 static rcv_status copy(int ordinal, void *to, const void *from, size_t bytes) {
     (void)ordinal;
     memcpy(to, from, bytes);
+    fake.default_copies++;
     return RCV_OK;
 }
 
-static const rcvi_memory memory = {.allocate = allocate, .release = give_back, .write = copy, .read = copy};
+static char trial_stream;
+
+static rcv_status new_stream(int ordinal, void **stream) {
+    (void)ordinal;
+    *stream = &trial_stream;
+    return RCV_OK;
+}
+
+static void free_stream(int ordinal, void *stream) {
+    (void)ordinal;
+    assert_ptr_equal(stream, &trial_stream);
+}
+
+static rcv_status copy_on(int ordinal, void *to, const void *from, size_t bytes, void *stream) {
+    (void)ordinal;
+    assert_ptr_equal(stream, &trial_stream);
+    memcpy(to, from, bytes);
+    fake.stream_copies++;
+    return RCV_OK;
+}
+
+static const rcvi_memory memory = {.allocate = allocate,
+                                   .release = give_back,
+                                   .write = copy,
+                                   .read = copy,
+                                   .new_stream = new_stream,
+                                   .free_stream = free_stream,
+                                   .write_on = copy_on};
 static const rcvi_device device = {.name = "fake",
                                    .describe = describe,
                                    .prepare = prepare,
@@ -583,6 +612,49 @@ static void test_failing(void **state) {
     }
 }
 
+/* ---- trials beside a caller ---- */
+
+/* Compares the trials of two plans beside a caller whose lengths are in the device's memory. */
+static double compare_beside(const problem *p, const char *a, const char *b) {
+    const char *const strings[] = {a, b};
+    rcv_plan *plans[2];
+    double ratio = -1;
+    rcv_plan_options options = options_of(p, RCV_FLOAT32, true, NULL);
+    options.device_lengths = true;
+    rcvi_problem q = {.net = p->net, .options = &options, .device = &device, .in_background = true};
+    check_ok(describe(p->context, 0, options.dtype, 1, &q.machine));
+    for (int i = 0; i < 2; i++) {
+        rcvi_rungs rungs;
+        check_ok(rcvi_rungs_read(strings[i], &rungs));
+        check_ok(rcvi_plan_make(&q, &rungs, &plans[i]));
+    }
+    check_ok(rcvi_compare_plans(&q, plans[0], plans[1], &ratio));
+    for (int i = 0; i < 2; i++) rcv_plan_free(plans[i]);
+    assert_int_equal(fake.pieces, 0);
+    return ratio;
+}
+
+/* Trials beside a caller copy nothing on the default stream, for which the caller's streams would wait. A launch that is refused is no time. */
+static void test_beside(void **state) {
+    (void)state;
+    static const config ragged = {"lstm", {.input = 8, .hidden = 8, .layers = 2}, 40, 4, true, false, false};
+    for (int at = 0; at < 4; at++) {
+        problem p;
+        alike();
+        fake.fast = "naive";
+        fake.gain = 2;
+        fake.bad = at ? "combine+fuse" : NULL;
+        fake.at = at;
+        open_problem(&p, &ragged, 1);
+        double ratio = compare_beside(&p, "combine+fuse", "naive"),
+               inverse = compare_beside(&p, "naive", "combine+fuse");
+        if (!at) assert_true(ratio > 1.5 && inverse > 0 && inverse < 0.7);
+        if (at) assert_true(ratio == 0 && inverse == 0);
+        assert_true(fake.default_copies == 0 && fake.stream_copies > 4);
+        close_problem(&p);
+    }
+}
+
 /* A plan whose memory the device does not have is refused; those that need less go on. */
 static void test_no_memory(void **state) {
     (void)state;
@@ -795,6 +867,7 @@ int main(void) {
         cmocka_unit_test(test_order),     cmocka_unit_test(test_slow),        cmocka_unit_test(test_choices),
         cmocka_unit_test(test_failing),   cmocka_unit_test(test_no_memory),   cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_together),  cmocka_unit_test(test_unloaded),    cmocka_unit_test(test_stopped_compiling),
-        cmocka_unit_test(test_wisdom),    cmocka_unit_test(test_interpreted), cmocka_unit_test(test_room)};
+        cmocka_unit_test(test_wisdom),    cmocka_unit_test(test_interpreted), cmocka_unit_test(test_room),
+        cmocka_unit_test(test_beside)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
