@@ -342,14 +342,17 @@ rcv_status rcvi_cudnn_resize(rcvi_cudnn *v, rcvi_sizes sizes) {
     size_t work = 0, kept = 0;
     int mode = v->training ? RCVI_CUDNN_TRAINING : RCVI_CUDNN_INFERENCE;
     if (v->sizes.steps == sizes.steps && v->sizes.batch == sizes.batch) return RCV_OK;
-    RCVI_TRY(describe_tensors(v, sizes));
-    v->sizes = sizes;
-    count_rows(v, sizes);
+    rcv_status status = describe_tensors(v, sizes);
+    v->sizes = (rcvi_sizes){0}; /* until it has succeeded: of a failure a part of the descriptors may be left */
+    RCVI_TRY(status);
     RCVI_TRY(rcvi_cudnn_check(v, v->api->GetRNNTempSpaceSizes(v->handle, v->rnn, mode, v->x, &work, &kept),
                               "the workspace"));
-    if (work <= v->work.bytes && (!v->training || kept <= v->reserve.bytes)) return RCV_OK;
-    return rcvi_fail(RCV_UNSUPPORTED, "%s needs more memory for %lld steps of %lld sequences than for the most",
-                     rcvi_cudnn_name(), (long long)sizes.steps, (long long)sizes.batch);
+    if (work > v->work.bytes || (v->training && kept > v->reserve.bytes))
+        return rcvi_fail(RCV_UNSUPPORTED, "%s needs more memory for %lld steps of %lld sequences than for the most",
+                         rcvi_cudnn_name(), (long long)sizes.steps, (long long)sizes.batch);
+    count_rows(v, sizes);
+    v->sizes = sizes;
+    return RCV_OK;
 }
 
 rcv_status rcvi_cudnn_new(const rcvi_program *program, rcvi_cudnn **out) {
