@@ -4,6 +4,11 @@
 
 #include <string.h>
 
+/* Words of a key beside the shard and the caller's addresses: flags, steps, batch, signals, signal, what is kept. */
+enum { OWN_WORDS = 6, SHARD_WORDS = 3 };
+
+size_t rcvi_cuda_key_count(const rcvi_program *program) { return OWN_WORDS + SHARD_WORDS + program->external_count; }
+
 /* The key of a captured pass, all that its launches depend on: the pass, flags, the shard, and the caller's addresses. */
 static void make_key(rcvi_worker *w, size_t first, const rcvi_binding *binding) {
     const rcvi_program *program = w->engine->program;
@@ -13,13 +18,14 @@ static void make_key(rcvi_worker *w, size_t first, const rcvi_binding *binding) 
         flags = flags * 31 + 8;
         flags += binding->restart_is_initial[s];
     }
-    const int64_t shard[] = {binding->shard.time, binding->shard.first, binding->shard.total};
+    const int64_t shard[SHARD_WORDS] = {binding->shard.time, binding->shard.first, binding->shard.total};
     w->key[at++] = (void *)flags;
     w->key[at++] = (void *)(uintptr_t)binding->program->sizes.steps;
     w->key[at++] = (void *)(uintptr_t)binding->program->sizes.batch;
     w->key[at++] = binding->signals;
+    w->key[at++] = (void *)(uintptr_t)binding->signal;
     w->key[at++] = w->kept;
-    for (size_t i = 0; i < sizeof shard / sizeof *shard; i++) w->key[at++] = (void *)(uintptr_t)shard[i];
+    for (size_t i = 0; i < SHARD_WORDS; i++) w->key[at++] = (void *)(uintptr_t)shard[i];
     for (size_t i = 0; i < program->external_count; i++) w->key[at++] = w->buffers[program->externals[i]];
 }
 

@@ -43,7 +43,7 @@ static rcv_status create(rcvi_worker *w) {
     for (size_t i = 0; i < program->step_count; i++) views += (size_t)e->ready[i].view_count;
     w->view_table = rcvi_new(w->context, views + 1, sizeof *w->view_table);
     w->views = rcvi_new(w->context, program->step_count, sizeof *w->views);
-    w->key_count = program->external_count + 5 + sizeof(rcvi_shard) / sizeof(void *);
+    w->key_count = rcvi_cuda_key_count(program);
     w->buffers = rcvi_new(w->context, program->buffer_count, sizeof *w->buffers);
     w->key = rcvi_new(w->context, w->key_count, sizeof *w->key);
     w->needed = rcvi_new(w->context, program->buffer_count, sizeof *w->needed);

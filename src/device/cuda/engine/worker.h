@@ -93,5 +93,6 @@ rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const
 rcv_status rcvi_cuda_launch_graph(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding,
                                   char *scratch, cudaStream_t stream);
 void rcvi_cuda_drop_graphs(rcvi_worker *worker);
+size_t rcvi_cuda_key_count(const rcvi_program *program);
 
 #endif

@@ -1,0 +1,131 @@
+/* When a pass is captured, and which graph a pass replays, without a GPU: captures and launches are counted instead. */
+#include "cuda_programs.h"
+#include "device/cuda/engine/worker.h"
+
+static struct {
+    int captured, launched, replayed, open; /* captures, passes step by step, replays; graphs that are not destroyed */
+    int streams;                            /* of the last pass step by step */
+    bool capturing;
+    const void *signal;    /* of the pass that was captured or launched last */
+    const void *replay;    /* the graph that was replayed last */
+    char graphs[10000];    /* their handles, */
+    const void *of[10000]; /* and the signals that they have */
+} fake;
+
+static rcv_status note_launch(rcvi_worker *w, const rcvi_binding *binding) {
+    if (!fake.capturing) fake.launched++;
+    fake.streams = w->streams.count;
+    fake.signal = binding->signal;
+    return RCV_OK;
+}
+
+static cudaError_t begin_capture(void) {
+    assert_false(fake.capturing);
+    fake.capturing = true;
+    return cudaSuccess;
+}
+
+static cudaError_t end_capture(cudaGraph_t *graph) {
+    assert_true(fake.capturing && (size_t)fake.captured < sizeof fake.graphs);
+    fake.capturing = false;
+    *graph = (cudaGraph_t)(void *)&fake.graphs[fake.captured];
+    return cudaSuccess;
+}
+
+static cudaError_t instantiate(cudaGraphExec_t *made, const cudaGraph_t graph) {
+    *made = (cudaGraphExec_t)(void *)graph;
+    fake.of[fake.captured++] = fake.signal;
+    fake.open++;
+    return cudaSuccess;
+}
+
+static cudaError_t destroy(cudaGraphExec_t graph) {
+    assert_non_null(graph);
+    fake.open--;
+    return cudaSuccess;
+}
+
+static cudaError_t replay(cudaGraphExec_t graph) {
+    fake.replayed++;
+    fake.replay = graph;
+    return cudaSuccess;
+}
+
+#define rcvi_cuda_launch(W, FIRST, END, BINDING, SCRATCH, STREAM)                                                      \
+    ((void)(FIRST), (void)(END), (void)(SCRATCH), (void)(STREAM), note_launch(W, BINDING))
+#define cudaStreamBeginCapture(STREAM, MODE) begin_capture()
+#define cudaStreamEndCapture(STREAM, GRAPH) end_capture(GRAPH)
+#define cudaGraphInstantiate(MADE, GRAPH, FLAGS) instantiate(MADE, GRAPH)
+#define cudaGraphDestroy(GRAPH) ((void)(GRAPH))
+#define cudaGraphExecDestroy destroy
+#define cudaGraphLaunch(GRAPH, STREAM) ((void)(STREAM), replay(GRAPH))
+#include "device/cuda/engine/graph.c" /* instead of the library's */
+
+/* ---- a run ---- */
+
+typedef struct {
+    problem p;
+    rcvi_program program;
+    rcvi_engine engine;
+    rcvi_worker worker;
+    rcvi_binding binding;
+    bool restart[16];
+} subject;
+
+static void open_subject(subject *s) {
+    static const config c = {"lstm", {.input = 4, .hidden = 4, .layers = 1}, 9, 6, false, false, true};
+    *s = (subject){0};
+    memset(&fake, 0, sizeof fake);
+    open_problem(&s->p, &c, 1);
+    assert_true(write_program(&s->p, true, "combine+fuse+pack+graph", &s->program));
+    rcvi_engine *e = &s->engine;
+    *e = (rcvi_engine){.program = &s->program, .context = s->program.pool.context};
+    rcvi_pool_init(&e->pool, e->context);
+    rcvi_worker *w = &s->worker;
+    *w = (rcvi_worker){.engine = e, .context = e->context, .streams.count = 4};
+    w->key_count = rcvi_cuda_key_count(&s->program);
+    w->buffers = rcvi_pool_new(&e->pool, s->program.buffer_count, sizeof *w->buffers);
+    w->key = rcvi_pool_new(&e->pool, w->key_count, sizeof *w->key);
+    for (int i = 0; i < RCVI_MAX_GRAPHS; i++) w->graphs[i].key = rcvi_pool_new(&e->pool, w->key_count, sizeof *w->key);
+    assert_false(e->pool.failed);
+    s->binding = (rcvi_binding){.program = &s->program, .restart_is_initial = s->restart};
+}
+
+static void close_subject(subject *s) {
+    rcvi_cuda_drop_graphs(&s->worker);
+    assert_int_equal(fake.open, 0);
+    rcvi_pool_free(&s->engine.pool);
+    rcvi_program_free(&s->program);
+    close_problem(&s->p);
+}
+
+/* A forward pass of so many steps. */
+static void pass(subject *s, int64_t steps) {
+    s->program.sizes.steps = steps;
+    check_ok(rcvi_cuda_launch_graph(&s->worker, 0, s->program.forward_count, &s->binding, NULL, NULL));
+}
+
+/* ---- tests ---- */
+
+/* Communicate steps copy from the address of the signal, which is in the graph: another address is another graph. */
+static void test_signal(void **state) {
+    (void)state;
+    subject s;
+    uint64_t signals[4] = {0}, values[2] = {0};
+    open_subject(&s);
+    s.binding.signals = signals;
+    for (int i = 0; i < 8; i++) {
+        s.binding.signal = &values[i % 2];
+        pass(&s, 5);
+        if (i < 2) continue;
+        assert_int_equal(fake.replayed, i - 1);
+        assert_ptr_equal(fake.of[(const char *)fake.replay - fake.graphs], &values[i % 2]);
+    }
+    assert_int_equal(fake.captured, 2);
+    close_subject(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_signal)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
