@@ -1,10 +1,13 @@
 /* When a pass is captured, and which graph a pass replays, without a GPU: captures and launches are counted instead. */
 #include "cuda_programs.h"
+#include "device/cuda/engine/tuning.h"
 #include "device/cuda/engine/worker.h"
+#include "generator.h"
 
 static struct {
     int captured, launched, replayed, open; /* captures, passes step by step, replays; graphs that are not destroyed */
     int streams;                            /* of the last pass step by step */
+    int64_t launches;                       /* that a pass has */
     bool capturing;
     const void *signal;    /* of the pass that was captured or launched last */
     const void *replay;    /* the graph that was replayed last */
@@ -15,6 +18,7 @@ static struct {
 static rcv_status note_launch(rcvi_worker *w, const rcvi_binding *binding) {
     if (!fake.capturing) fake.launched++;
     fake.streams = w->streams.count;
+    w->launches = fake.launches;
     fake.signal = binding->signal;
     return RCV_OK;
 }
@@ -76,6 +80,7 @@ static void open_subject(subject *s) {
     static const config c = {"lstm", {.input = 4, .hidden = 4, .layers = 1}, 9, 6, false, false, true};
     *s = (subject){0};
     memset(&fake, 0, sizeof fake);
+    fake.launches = 100;
     open_problem(&s->p, &c, 1);
     assert_true(write_program(&s->p, true, "combine+fuse+pack+graph", &s->program));
     rcvi_engine *e = &s->engine;
@@ -125,7 +130,74 @@ static void test_signal(void **state) {
     close_subject(&s);
 }
 
+/* Launched on one stream at first, captured when it comes again, then replayed. */
+static void test_second(void **state) {
+    (void)state;
+    subject s;
+    open_subject(&s);
+    pass(&s, 5);
+    assert_true(fake.launched == 1 && fake.captured == 0 && fake.streams == 1);
+    for (int i = 1; i < 5; i++) {
+        pass(&s, 5);
+        assert_true(fake.launched == 1 && fake.captured == 1 && fake.replayed == i && fake.streams == 4);
+    }
+    s.binding.captures_at_once = true;
+    pass(&s, 6);
+    assert_true(fake.launched == 1 && fake.captured == 2);
+    close_subject(&s);
+}
+
+/* What comes again later than so many passes is not captured, whether those before it were launched or replayed. */
+static void test_late(void **state) {
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        int between = RCVI_SEEN_PASSES - 2 + i % 3;
+        subject s;
+        open_subject(&s);
+        for (int k = 0; k < 3 && i >= 3; k++) pass(&s, 100);
+        fake.captured = fake.launched = 0;
+        pass(&s, 5);
+        for (int k = 0; k < between; k++) pass(&s, i < 3 ? 6 + k : 100);
+        pass(&s, 5);
+        assert_int_equal(fake.captured, between < RCVI_SEEN_PASSES);
+        assert_int_equal(fake.launched, (between < RCVI_SEEN_PASSES ? 1 : 2) + (i < 3 ? between : 0));
+        close_subject(&s);
+    }
+}
+
+/* A pass of few launches is launched, on all streams from its second time on. */
+static void test_few(void **state) {
+    (void)state;
+    for (int64_t launches = RCVI_TUNED_FEW_LAUNCHES - 1; launches < RCVI_TUNED_FEW_LAUNCHES + 3; launches++) {
+        bool few = launches <= RCVI_TUNED_FEW_LAUNCHES;
+        subject s;
+        open_subject(&s);
+        fake.launches = launches;
+        for (int i = 0; i < 50; i++) pass(&s, 5);
+        assert_int_equal(fake.launched, few ? 50 : 1);
+        assert_int_equal(fake.captured, !few);
+        assert_int_equal(fake.streams, 4);
+        close_subject(&s);
+    }
+}
+
+/* Calls of many lengths: fewer captures than replays, although most lengths come again at some time. */
+static void test_many_sizes(void **state) {
+    (void)state;
+    random_source random = {7};
+    subject s;
+    open_subject(&s);
+    for (int i = 0; i < 1000; i++) pass(&s, 5 + random_below(&random, 40) + random_below(&random, 40));
+    print_message("%d captures, %d replays, %d passes step by step\n", fake.captured, fake.replayed, fake.launched);
+    assert_int_equal(fake.replayed + fake.launched, 1000);
+    assert_true(2 * fake.captured < fake.replayed);
+    assert_true(fake.open <= RCVI_MAX_GRAPHS);
+    close_subject(&s);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_signal)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_signal), cmocka_unit_test(test_second),
+                                       cmocka_unit_test(test_late), cmocka_unit_test(test_few),
+                                       cmocka_unit_test(test_many_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
