@@ -256,6 +256,35 @@ static void test_offers(void **state) {
     }
 }
 
+/* In float32 and tfloat32 training no candidate has both passes as persistent wavefronts, which compile slowly; such a plan string still
+ * applies. */
+static void test_slow_to_compile(void **state) {
+    (void)state;
+    static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_TFLOAT32, RCV_BFLOAT16, RCV_FLOAT16};
+    const rcvi_machine machine = {.gpu = true, .threads = 1};
+    for (int i = 0; i < 16; i++) {
+        bool training = i / 4 % 2, narrow = i % 4 >= 2;
+        int both = 0, forward = 0;
+        problem p;
+        rcvi_rungs rungs;
+        open_problem(&p, &(config){"lstm", {.input = 8, .hidden = 8, .layers = 2}, 6, i / 8 ? 3 : 64, 0, 0, true}, 1);
+        rcv_plan_options options = options_of(&p, dtypes[i % 4], training, NULL);
+        offers all = {.context = p.context};
+        rcvi_stepwise_variants(p.net, &options, &machine, take_offer, &all);
+        for (int k = 0; k < all.count; k++) {
+            check_ok(rcvi_rungs_read(all.plans[k], &rungs));
+            both += rungs.persistent && rungs.wavefront && !rungs.forward_wave;
+            forward += rungs.persistent && rungs.wavefront && rungs.forward_wave;
+            rcv_text_free(p.context, all.plans[k]);
+        }
+        assert_int_equal(both > 0, !training || narrow);
+        assert_int_equal(forward > 0, training);
+        check_ok(rcvi_rungs_read("combine+fuse+pack+wavefront+merge+persistent+graph", &rungs));
+        check_ok(rcvi_stepwise_applies(p.net, &options, &rungs, &machine));
+        close_problem(&p);
+    }
+}
+
 /* Every set of kernels that this CPU has, forced through the environment, from the portable one on. */
 static void test_kernel_sets(void **state) {
     (void)state;
@@ -327,6 +356,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_candidates),        cmocka_unit_test(test_shared_product),
                                        cmocka_unit_test(test_repeated_operands), cmocka_unit_test(test_comparison),
                                        cmocka_unit_test(test_forward_wave),      cmocka_unit_test(test_offers),
-                                       cmocka_unit_test(test_kernel_sets)};
+                                       cmocka_unit_test(test_slow_to_compile),   cmocka_unit_test(test_kernel_sets)};
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }
