@@ -39,6 +39,7 @@ rcv_status rcvi_cuda_new_stream(cudaStream_t *stream);
 /* For the thread of a search beside the caller's threads: allocations do not break captures of other threads, and the thread and those that it
  * starts have a low priority. */
 void rcvi_cuda_begin_search(void);
+bool rcvi_cuda_is_searching(void); /* is the calling thread such a thread? */
 
 /* Opens the first of these libraries that can be opened (NULL ends the names) and finds every symbol. symbols: [count] names; functions:
  * [count] function pointers. Returns false, with a sentence in `reason`, otherwise. Libraries stay open. */

@@ -43,8 +43,13 @@ rcv_status rcvi_cuda_new_stream(cudaStream_t *stream) {
     return rcvi_cuda_check(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, first), "creating a stream");
 }
 
+static _Thread_local bool searching;
+
+bool rcvi_cuda_is_searching(void) { return searching; }
+
 void rcvi_cuda_begin_search(void) {
     enum { NICE = 10 };
+    searching = true;
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     (void)cudaThreadExchangeStreamCaptureMode(&mode);
 #ifdef __linux__

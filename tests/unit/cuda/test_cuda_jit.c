@@ -7,6 +7,7 @@
 #include "scratch.h"
 #include "test.h"
 
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -343,6 +344,33 @@ static void test_many(void **state) {
     close_fixture(&alone);
 }
 
+static void *count_beside(void *threads) {
+    *(size_t *)threads = rcvi_jit_count_threads(100, 8, rcvi_cuda_is_searching());
+    rcvi_cuda_begin_search();
+    ((size_t *)threads)[1] = rcvi_jit_count_threads(100, 8, rcvi_cuda_is_searching());
+    return NULL;
+}
+
+/* A thread for every text, at most one for every core; while a search runs beside its caller, at most half of the cores. */
+static void test_threads(void **state) {
+    (void)state;
+    pthread_t thread;
+    size_t threads[2] = {0, 0};
+    assert_int_equal(rcvi_jit_count_threads(3, 8, false), 3);
+    assert_int_equal(rcvi_jit_count_threads(100, 8, false), 8);
+    assert_int_equal(rcvi_jit_count_threads(100, 200, false), 16);
+    assert_int_equal(rcvi_jit_count_threads(3, 8, true), 3);
+    assert_int_equal(rcvi_jit_count_threads(100, 8, true), 4);
+    assert_int_equal(rcvi_jit_count_threads(100, 3, true), 2);
+    assert_int_equal(rcvi_jit_count_threads(100, 1, true), 1);
+    assert_int_equal(rcvi_jit_count_threads(100, 16, true), 8);
+    assert_int_equal(rcvi_jit_count_threads(0, 4, true), 0);
+    assert_int_equal(pthread_create(&thread, NULL, count_beside, threads), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(threads[0] == 8 && threads[1] == 4);
+    assert_false(rcvi_cuda_is_searching());
+}
+
 static bool count_down(void *user) {
     int *left = user;
     return (*left)-- > 0;
@@ -423,7 +451,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_libraries),     cmocka_unit_test(test_every_map_compiles), cmocka_unit_test(test_cache),
         cmocka_unit_test(test_without_cache), cmocka_unit_test(test_wrong_source),       cmocka_unit_test(test_many),
-        cmocka_unit_test(test_stopped),       cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_stopped),       cmocka_unit_test(test_no_memory),          cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

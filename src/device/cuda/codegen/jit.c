@@ -185,12 +185,17 @@ static void *compile_some(void *argument) {
     return NULL;
 }
 
-/* One thread for every program, at most one for every core; the caller's is one of them. */
+size_t rcvi_jit_count_threads(size_t programs, int64_t cores, bool beside_caller) {
+    size_t most = (size_t)(beside_caller ? (cores + 1) / 2 : cores);
+    if (most > MOST_THREADS) most = MOST_THREADS;
+    return programs < most ? programs : most;
+}
+
+/* The calling thread is one of them. */
 static void compile_all(compilations *c) {
     pthread_t threads[MOST_THREADS];
-    int64_t cores = rcvi_available_cores();
-    size_t wanted = c->program_count < MOST_THREADS ? c->program_count : MOST_THREADS, made = 0;
-    if (wanted > (size_t)cores) wanted = (size_t)cores;
+    size_t made = 0;
+    size_t wanted = rcvi_jit_count_threads(c->program_count, rcvi_available_cores(), rcvi_cuda_is_searching());
     while (made + 1 < wanted && rcvi_thread_start(&threads[made], compile_some, c) == 0) made++;
     compile_next(c, true);
     while (made > 0) pthread_join(threads[--made], NULL);

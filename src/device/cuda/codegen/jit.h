@@ -18,6 +18,9 @@ rcv_status rcvi_jit_compile(rcv_context *context, rcvi_jit_unit *units, size_t c
 rcv_status rcvi_jit_compile_while(rcv_context *context, rcvi_jit_unit *units, size_t count, int major, int minor,
                                   bool (*go_on)(void *user), void *user);
 
+/* Threads that compile so many programs: one for each, at most one for every core; beside a caller, who computes meanwhile, for every other. */
+size_t rcvi_jit_count_threads(size_t programs, int64_t cores, bool beside_caller);
+
 /* Is every source in the cache on disk, so that rcvi_jit_compile compiles nothing? */
 bool rcvi_jit_is_compiled(rcv_context *context, const rcvi_jit_unit *units, size_t count, int major, int minor);
 
