@@ -15,8 +15,9 @@ static struct {
         history before;
     } records[MOST_RECORDS];
     int count;
-    const void *captured; /* the stream that the caller captures */
-    int finished;
+    const void *captured;           /* the stream that the caller captures */
+    int finished, dropped, resized; /* waits for all calls, drops of all graphs, changes of the vendor's batch */
+    int64_t batch;                  /* for which the vendor's kernels are */
 } seen;
 
 static void note(action what, const void *at, const void *stream) {
@@ -58,6 +59,14 @@ static cudaError_t is_capturing(cudaStream_t stream, enum cudaStreamCaptureStatu
 
 static cudaError_t finish(void) { return seen.finished++, cudaSuccess; }
 
+/* What the vendor frees, nothing uses any more. */
+static rcv_status resize_vendor(rcvi_sizes sizes) {
+    seen.resized++;
+    assert_true(seen.dropped == seen.resized && seen.finished >= seen.resized - 1);
+    seen.batch = sizes.batch;
+    return RCV_OK;
+}
+
 #define cudaMemsetAsync note_clear
 #define cudaMemcpyAsync(TO, FROM, BYTES, KIND, STREAM) ((void)(FROM), (void)(BYTES), note_send(TO, STREAM))
 #define cudaStreamIsCapturing is_capturing
@@ -67,6 +76,9 @@ static cudaError_t finish(void) { return seen.finished++, cudaSuccess; }
 #define rcvi_cuda_launch_graph(W, FIRST, END, BINDING, SCRATCH, STREAM)                                                \
     ((void)(END), (void)(SCRATCH), note_launch(W, STREAM))
 #define rcvi_cuda_finish(W) ((void)(W), finish())
+#define rcvi_cuda_drop_graphs(W) ((void)(W), seen.dropped++)
+#define rcvi_cudnn_must_compile(VENDOR, SIZES) ((void)(VENDOR), seen.batch != (SIZES).batch)
+#define rcvi_cudnn_resize(VENDOR, SIZES) ((void)(VENDOR), resize_vendor(SIZES))
 #define rcvi_cuda_enter(ORDINAL, BEFORE) ((void)(ORDINAL), *(BEFORE) = 0, RCV_OK)
 #define rcvi_cuda_leave(BEFORE) ((void)(BEFORE))
 #define rcvi_cuda_resize_loops(W, SIZES) ((void)(SIZES))
@@ -231,8 +243,37 @@ static void test_prepares(void **state) {
     }
 }
 
+/* A vendor's kernels for another batch replace those before: no graph that uses these is left, and none is captured without its kernels. */
+static void test_vendor(void **state) {
+    (void)state;
+    subject s;
+    char vendor;
+    open_subject(&s, true);
+    s.worker.vendor = (rcvi_cudnn *)(void *)&vendor;
+    rcvi_binding binding = bind_to(&s, s.streams[0]);
+    binding.seed_at = &s.seed_at;
+    for (int i = 0; i < 4; i++) {
+        s.program.sizes.batch = i < 2 ? 3 : i - 1;
+        check_ok(call(&s, false, &binding));
+        assert_int_equal(seen.batch, s.program.sizes.batch);
+    }
+    assert_true(seen.resized == 3 && seen.dropped == 3 && seen.finished == 2);
+    s.program.sizes.batch = 3;
+    seen.captured = s.streams[0];
+    check_fails(call(&s, false, &binding), RCV_INVALID, "cannot be captured");
+    s.program.sizes.batch = 2;
+    check_ok(call(&s, false, &binding));
+    seen.captured = NULL;
+    check_ok(call(&s, false, &binding));
+    s.program.sizes.batch = 3;
+    check_fails(call(&s, false, &binding), RCV_UNSUPPORTED, "captured call");
+    assert_true(seen.resized == 3 && seen.dropped == 3);
+    close_subject(&s);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clear), cmocka_unit_test(test_clear_first),
-                                       cmocka_unit_test(test_clear_captured), cmocka_unit_test(test_prepares)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_vendor), cmocka_unit_test(test_clear),
+                                       cmocka_unit_test(test_clear_first), cmocka_unit_test(test_clear_captured),
+                                       cmocka_unit_test(test_prepares)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

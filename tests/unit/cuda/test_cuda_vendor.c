@@ -53,7 +53,10 @@ static const rcvi_cudnn_api api = {.BuildRNNDynamic = build,
                                    .GetErrorString = name_error};
 
 static void check_sizes(rcvi_cudnn *v, rcvi_sizes sizes) {
+    int builds = fake.builds;
+    bool compiles = rcvi_cudnn_must_compile(v, sizes);
     check_ok(rcvi_cudnn_resize(v, sizes));
+    assert_int_equal(fake.builds - builds, compiles);
     assert_true(fake.steps == sizes.steps && fake.batch == sizes.batch && fake.shape == sizes.batch);
     assert_int_equal(fake.built, sizes.batch);
     assert_int_equal(v->ports[RCVI_CUDNN_X].rows, sizes.steps * sizes.batch);

@@ -63,13 +63,18 @@ static rcv_status describe_network(rcvi_cudnn *v) {
     return RCV_OK;
 }
 
+/* Kernels of the dynamic algorithm are for one batch. */
+bool rcvi_cudnn_must_compile(const rcvi_cudnn *v, rcvi_sizes sizes) {
+    return v->program->rungs.algorithm == RCVI_CUDNN_DYNAMIC && v->sizes.batch != sizes.batch;
+}
+
 /* Sets the sizes of the sequences and states. */
 static rcv_status describe_tensors(rcvi_cudnn *v, rcvi_sizes sizes) {
     const rcv_net *net = v->program->net;
     int steps = (int)sizes.steps, batch = (int)sizes.batch, *lengths = v->lengths;
     int hidden = (int)net->options.hidden, data = types[v->program->options.dtype].data;
     for (int b = 0; b < batch; b++) lengths[b] = steps; /* copied by the descriptors */
-    if (v->program->rungs.algorithm == RCVI_CUDNN_DYNAMIC && v->sizes.batch != sizes.batch)
+    if (rcvi_cudnn_must_compile(v, sizes))
         RCVI_TRY(rcvi_cudnn_check(v, v->api->BuildRNNDynamic(v->handle, v->rnn, batch), "the kernels"));
     int status = v->api->SetRNNDataDescriptor(v->x, data, RCVI_CUDNN_PACKED_STEPS, steps, batch,
                                               (int)net->options.input, lengths, NULL);

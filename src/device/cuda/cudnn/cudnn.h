@@ -64,9 +64,6 @@ struct rcvi_cudnn {
     unsigned char *base; /* device memory */
 };
 
-/* Sets the sizes of the calls that follow. */
-rcv_status rcvi_cudnn_resize(rcvi_cudnn *vendor, rcvi_sizes sizes);
-
 /* RCV_OK, or a sentence with cuDNN's name for the failure. */
 rcv_status rcvi_cudnn_check(const rcvi_cudnn *vendor, int status, const char *what);
 

@@ -25,6 +25,11 @@ size_t rcvi_cudnn_bytes(const rcvi_cudnn *vendor);
 rcv_status rcvi_cudnn_allocate(rcvi_cudnn *vendor);
 void rcvi_cudnn_release(rcvi_cudnn *vendor);
 
+/* Sets the sizes of the calls that follow. */
+rcv_status rcvi_cudnn_resize(rcvi_cudnn *vendor, rcvi_sizes sizes);
+/* Does cuDNN compile kernels for these sizes? It then frees those of the sizes before. */
+bool rcvi_cudnn_must_compile(const rcvi_cudnn *vendor, rcvi_sizes sizes);
+
 /* Enqueues one pass on the stream; can be captured in a graph; allocates nothing, waits for nothing. The binding's
  * buffers are device memory. Where binding->same_parameters, weights are used as laid out before. */
 rcv_status rcvi_cudnn_run(rcvi_cudnn *vendor, bool backward, const rcvi_binding *binding, cudaStream_t stream);

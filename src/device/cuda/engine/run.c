@@ -222,12 +222,32 @@ static rcv_status end_call(rcvi_worker *w, cudaStream_t stream) {
     return RCV_OK;
 }
 
+/* Kernels that a vendor's library compiles for other sizes replace those before, which captured graphs may use: graphs of ours are dropped, and
+ * where the caller has captured some, the call fails. */
+static rcv_status prepare_vendor(rcvi_worker *w, rcvi_sizes sizes, bool captured) {
+    if (!w->vendor || !rcvi_cudnn_must_compile(w->vendor, sizes)) return RCV_OK;
+    if (captured)
+        return rcvi_fail(
+            RCV_INVALID,
+            "cuDNN compiles kernels for a batch of %lld, which cannot be captured: make such a call before",
+            (long long)sizes.batch);
+    if (w->captured)
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a captured call of this run uses kernels of cuDNN that a batch of %lld would replace: use "
+                         "another run",
+                         (long long)sizes.batch);
+    if (w->called) RCVI_CUDA_TRY(rcvi_cuda_finish(w), "waiting for calls before");
+    rcvi_cuda_drop_graphs(w);
+    return rcvi_cudnn_resize(w->vendor, sizes);
+}
+
 static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch) {
     cudaStream_t stream = binding->stream;
     bool captured = false;
     RCVI_TRY(check_fault(w));
     RCVI_TRY(bind(w, binding));
     RCVI_TRY(is_captured(stream, &captured));
+    RCVI_TRY(prepare_vendor(w, binding->program->sizes, captured));
     if (captured) return run_captured(w, first, end, binding, scratch, stream);
     RCVI_TRY(begin_call(w, scratch, stream));
     bool begins = first == 0 && !binding->only_prepares;
