@@ -48,9 +48,9 @@ static void offer_mixed(rcvi_rungs rungs, const rcv_plan_options *options,
 }
 
 /* Persistent kernels: on a GPU a time loop may be one kernel. Of all layers in a wavefront; of each layer, with input products computed before
- * the loop; or, with one layer, with input products in it. In training the passes may differ; in float32 and tfloat32 both are never a wavefront,
- * whose backward kernel takes 9 s to compile and was slower than the others in all recorded measurements. Where a layer is small and input products
- * are computed before, clusters of processors may hold a layer's weights each. */
+ * the loop; or, with one layer, with input products in it. In training the passes may differ; in float32 and tfloat32 both are a wavefront
+ * in exhaustive searches only: its backward kernel takes 9 s to compile and was slower than others in all recorded measurements. Where a layer is
+ * small and input products are computed before, clusters of processors may hold a layer's weights each. */
 static void persistent_variants(const rcv_net *net, const rcv_plan_options *options,
                                 void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     const int64_t few =
@@ -68,7 +68,8 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
                             .persistent = true,
                             .graph = true,
                             .threads = 1};
-        bool slow = options->training && rungs.wavefront && !rcvi_dtype_is_narrow(options->dtype);
+        bool slow = options->training && rungs.wavefront && !rcvi_dtype_is_narrow(options->dtype) &&
+                    options->effort != RCV_EXHAUSTIVE;
         if (!slow) offer_streams(rungs, options, offer, user);
         if (!all) offer_mixed(rungs, options, offer, user);
         if (slow) continue;

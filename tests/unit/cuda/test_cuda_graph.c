@@ -1,13 +1,11 @@
 /* When a pass is captured, and which graph a pass replays, without a GPU: captures and launches are counted instead. */
 #include "cuda_programs.h"
-#include "device/cuda/engine/tuning.h"
 #include "device/cuda/engine/worker.h"
 #include "generator.h"
 
 static struct {
     int captured, launched, replayed, open; /* captures, passes step by step, replays; graphs that are not destroyed */
     int streams;                            /* of the last pass step by step */
-    int64_t launches;                       /* that a pass has */
     bool capturing;
     const void *signal;    /* of the pass that was captured or launched last */
     const void *replay;    /* the graph that was replayed last */
@@ -18,7 +16,6 @@ static struct {
 static rcv_status note_launch(rcvi_worker *w, const rcvi_binding *binding) {
     if (!fake.capturing) fake.launched++;
     fake.streams = w->streams.count;
-    w->launches = fake.launches;
     fake.signal = binding->signal;
     return RCV_OK;
 }
@@ -80,7 +77,6 @@ static void open_subject(subject *s) {
     static const config c = {"lstm", {.input = 4, .hidden = 4, .layers = 1}, 9, 6, false, false, true};
     *s = (subject){0};
     memset(&fake, 0, sizeof fake);
-    fake.launches = 100;
     open_problem(&s->p, &c, 1);
     assert_true(write_program(&s->p, true, "combine+fuse+pack+graph", &s->program));
     rcvi_engine *e = &s->engine;
@@ -165,22 +161,6 @@ static void test_late(void **state) {
     }
 }
 
-/* A pass of few launches is launched, on all streams from its second time on. */
-static void test_few(void **state) {
-    (void)state;
-    for (int64_t launches = RCVI_TUNED_FEW_LAUNCHES - 1; launches < RCVI_TUNED_FEW_LAUNCHES + 3; launches++) {
-        bool few = launches <= RCVI_TUNED_FEW_LAUNCHES;
-        subject s;
-        open_subject(&s);
-        fake.launches = launches;
-        for (int i = 0; i < 50; i++) pass(&s, 5);
-        assert_int_equal(fake.launched, few ? 50 : 1);
-        assert_int_equal(fake.captured, !few);
-        assert_int_equal(fake.streams, 4);
-        close_subject(&s);
-    }
-}
-
 /* Calls of many lengths: fewer captures than replays, although most lengths come again at some time. */
 static void test_many_sizes(void **state) {
     (void)state;
@@ -197,7 +177,6 @@ static void test_many_sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_signal), cmocka_unit_test(test_second),
-                                       cmocka_unit_test(test_late), cmocka_unit_test(test_few),
-                                       cmocka_unit_test(test_many_sizes)};
+                                       cmocka_unit_test(test_late), cmocka_unit_test(test_many_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 /* Graphs: a pass captured once for the caller's addresses and the sizes of the call, and launched as a whole. Capturing takes longer than
- * launching: a pass is launched step by step at first, and captured when it comes again soon. A pass of few launches is never captured. */
-#include "device/cuda/engine/tuning.h"
+ * launching: a pass is launched step by step at first, and captured when it comes again soon. */
 #include "device/cuda/engine/worker.h"
 
 #include <string.h>
@@ -62,32 +61,21 @@ static rcv_status capture(rcvi_worker *w, size_t first, size_t end, const rcvi_b
     return status;
 }
 
-/* ---- whether a pass is captured ---- */
-
-static uint64_t hash_key(const rcvi_worker *w) {
+/* Was one of the last passes the same? Notes this one as the latest. */
+static bool was_seen(rcvi_worker *w) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    bool seen = false;
     for (size_t i = 0; i < w->key_count; i++) hash = (hash ^ (uint64_t)(uintptr_t)w->key[i]) * UINT64_C(0x100000001b3);
-    return hash;
+    for (int i = 0; i < RCVI_SEEN_PASSES; i++) seen |= w->seen[i] == hash;
+    w->seen[w->next_seen++ % RCVI_SEEN_PASSES] = hash;
+    return seen;
 }
 
-rcvi_cuda_way rcvi_cuda_choose_way(const rcvi_cuda_seen *seen, uint64_t hash) {
-    for (int i = 0; i < RCVI_SEEN_PASSES; i++) {
-        if (seen[i].hash == hash) return seen[i].launches > RCVI_TUNED_FEW_LAUNCHES ? RCVI_CAPTURE : RCVI_LAUNCH_STEPS;
-    }
-    return RCVI_LAUNCH_FIRST;
-}
-
-/* Notes a pass as the latest of the last ones. */
-static void note_pass(rcvi_worker *w, uint64_t hash, int64_t launches) {
-    w->seen[w->next_seen++ % RCVI_SEEN_PASSES] = (rcvi_cuda_seen){hash, launches};
-}
-
-/* ---- passes ---- */
-
+/* On one stream: waits between streams cost the host more than what streams save once. */
 static rcv_status launch_steps(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
-                               cudaStream_t stream, rcvi_cuda_way way) {
+                               cudaStream_t stream) {
     int streams = w->streams.count;
-    if (way == RCVI_LAUNCH_FIRST) w->streams.count = 1;
+    w->streams.count = 1;
     rcv_status status = rcvi_cuda_launch(w, first, end, binding, scratch, stream);
     w->streams.count = streams;
     return status;
@@ -96,23 +84,16 @@ static rcv_status launch_steps(rcvi_worker *w, size_t first, size_t end, const r
 rcv_status rcvi_cuda_launch_graph(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                                   cudaStream_t stream) {
     make_key(w, first, binding);
-    uint64_t hash = hash_key(w);
+    bool seen = was_seen(w);
     rcvi_cuda_graph *g = find(w);
-    rcvi_cuda_way way = g || binding->captures_at_once ? RCVI_CAPTURE : rcvi_cuda_choose_way(w->seen, hash);
-    if (way != RCVI_CAPTURE) {
-        RCVI_TRY(launch_steps(w, first, end, binding, scratch, stream, way));
-        note_pass(w, hash, w->launches);
-        return RCV_OK;
-    }
+    if (!g && !seen && !binding->captures_at_once) return launch_steps(w, first, end, binding, scratch, stream);
     if (!g) {
         cudaGraphExec_t graph = NULL;
         RCVI_TRY(capture(w, first, end, binding, scratch, &graph));
         g = find_free(w);
         g->graph = graph;
-        g->launches = w->launches;
         memcpy(g->key, w->key, w->key_count * sizeof *w->key);
     }
-    note_pass(w, hash, g->launches);
     g->used = ++w->calls;
     w->begun_count = 0;
     return rcvi_cuda_check(cudaGraphLaunch(g->graph, stream), "launching a graph");

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LOOP_TOUCHES = 256, VENDOR_LAUNCHES = 1000 }; /* launches as which a call of a vendor's library counts */
+enum { MOST_LOOP_TOUCHES = 256 };
 
 static const rcvi_touch everything = {.low = 0, .high = UINTPTR_MAX, .written = true};
 
@@ -131,20 +131,13 @@ static int find_members(const rcvi_cuda_pass *p, const rcvi_cuda_group *group, r
     return count;
 }
 
-/* Launches the members of a group, and counts that. */
-static rcv_status launch_members(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, int stream_index,
-                                 cudaStream_t stream) {
-    p->worker->launches += members[0].step->kind == RCVI_STEP_VENDOR ? VENDOR_LAUNCHES : 1;
-    return rcvi_cuda_launch_members(p, members, count, stream_index, stream);
-}
-
 static rcv_status launch_on(const rcvi_cuda_pass *p, const rcvi_cuda_group *group, int stream) {
     rcvi_cuda_due members[RCVI_MOST_STEPS];
     rcvi_touch touches[RCVI_MAX_TOUCHES];
     int count = find_members(p, group, members);
     size_t found = find_all_touches(p, members, count, touches);
     RCVI_TRY(rcvi_streams_enter(&p->worker->streams, stream, touches, found));
-    return launch_members(p, members, count, stream, p->worker->streams.handles[stream]);
+    return rcvi_cuda_launch_members(p, members, count, stream, p->worker->streams.handles[stream]);
 }
 
 /* ---- launches beside persistent loops ---- */
@@ -191,7 +184,7 @@ static rcv_status launch_group(rcvi_cuda_pass *p, const rcvi_cuda_group *group) 
     if (count == 0) return RCV_OK;
     if (p->worker->streams.count < 2) {
         bool beside = rcvi_cuda_goes_beside(p->engine, members[0].index);
-        return launch_members(p, members, count, beside, p->worker->streams.handles[0]);
+        return rcvi_cuda_launch_members(p, members, count, beside, p->worker->streams.handles[0]);
     }
     if (may_be_deferred(p, members, count)) {
         p->deferred[p->deferred_count++] = group;
@@ -228,7 +221,6 @@ static rcv_status launch_loop(rcvi_cuda_pass *p, size_t loop, int64_t around) {
     rcvi_worker *w = p->worker;
     rcvi_touch touches[MOST_LOOP_TOUCHES];
     if (p->products && e->recurrences[loop]) return RCV_OK;
-    w->launches++;
     cudaStream_t stream = w->streams.handles[0];
     if (w->streams.count > 1) {
         size_t found = find_loop_touches(p, loop, touches);
@@ -308,7 +300,6 @@ rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const
     find_dead_steps(worker, first, end);
     if (first == 0) RCVI_TRY(rcvi_cuda_round_inputs(&p, stream));
     worker->begun_count = 0;
-    worker->launches = 0;
     RCVI_TRY(rcvi_streams_begin(&worker->streams, stream));
     rcv_status status = launch_steps(&p, first, end);
     if (!status) status = launch_deferred(&p, &everything, 1);

@@ -24,9 +24,6 @@ enum {
     /* Maps with sums over features: threads of a block, where vectors allow; two blocks then fit a multiprocessor. */
     RCVI_TUNED_ROW_THREADS = 256,
 
-    /* Launches of a pass up to which it is launched as fast step by step as in a graph. */
-    RCVI_TUNED_FEW_LAUNCHES = 12,
-
     /* Elements of the largest copy, or fill with zeros, that shares a launch with others. */
     RCVI_TUNED_SHARED_MOVE = 1 << 18
 };

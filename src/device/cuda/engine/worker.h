@@ -15,20 +15,7 @@ typedef struct {
     cudaGraphExec_t graph; /* NULL: none */
     void **key;            /* [key_count] */
     int64_t used;          /* number of the last call that used it */
-    int64_t launches;      /* in it */
 } rcvi_cuda_graph;
-
-/* One of the last passes of a plan with graphs. */
-typedef struct {
-    uint64_t hash;    /* of its key */
-    int64_t launches; /* it had */
-} rcvi_cuda_seen;
-
-typedef enum {
-    RCVI_LAUNCH_FIRST, /* step by step on one stream: waits between streams cost the host more than what streams save once */
-    RCVI_LAUNCH_STEPS, /* step by step */
-    RCVI_CAPTURE       /* as a graph */
-} rcvi_cuda_way;
 
 /* Which of the caller's arrays were left out in the last forward or backward pass. */
 typedef struct {
@@ -68,10 +55,9 @@ struct rcvi_worker {
     void **key;                    /* [key_count] of the call's graph */
     size_t key_count;
     rcvi_cuda_graph graphs[RCVI_MAX_GRAPHS];
-    int64_t calls;                         /* of graphs */
-    rcvi_cuda_seen seen[RCVI_SEEN_PASSES]; /* the last passes; hash 0: none */
+    int64_t calls;                   /* of graphs */
+    uint64_t seen[RCVI_SEEN_PASSES]; /* hashes of the keys of the last passes */
     unsigned next_seen;
-    int64_t launches; /* of the last pass that was launched or captured step by step */
 };
 
 /* Where a buffer's rounded copy is. */
@@ -103,12 +89,10 @@ rcv_status rcvi_cuda_wait(rcvi_worker *worker);
  * worker->buffers are bound. */
 rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                             cudaStream_t stream);
-/* graph.c: the same as one graph, where it pays; captured where the worker has none for these addresses. */
+/* graph.c: the same as one graph, where one of the last passes was the same; captured where the worker has none for these addresses. */
 rcv_status rcvi_cuda_launch_graph(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding,
                                   char *scratch, cudaStream_t stream);
 void rcvi_cuda_drop_graphs(rcvi_worker *worker);
 size_t rcvi_cuda_key_count(const rcvi_program *program);
-/* How a pass runs that has no graph, by the hash of its key. seen: [RCVI_SEEN_PASSES] */
-rcvi_cuda_way rcvi_cuda_choose_way(const rcvi_cuda_seen *seen, uint64_t hash);
 
 #endif
