@@ -400,16 +400,21 @@ rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_candidate *c, double enough
 enum { MOST_TURNS = 7, LEAST_TURNS = 3 };
 static const double turns_seconds = 0.5; /* for the trials of a plan; where runs are long there are LEAST_TURNS */
 
+/* Does the device refuse one of the two? */
+static bool is_refused(const double seconds[2], double *ratio) {
+    if (seconds[0] <= 0 && seconds[1] > 0) *ratio = INFINITY;
+    return seconds[0] <= 0 || seconds[1] <= 0;
+}
+
 static rcv_status run_turns(rcvi_bench *bench, rcvi_candidate both[2], double *ratio) {
     double ratios[MOST_TURNS], seconds[2] = {0};
     for (int i = 0; i < 2; i++) RCVI_TRY(rcvi_trial_run(bench, &both[i], &seconds[i])); /* packs, touches memory */
-    if (seconds[0] <= 0 && seconds[1] > 0) *ratio = INFINITY;
-    if (seconds[0] <= 0 || seconds[1] <= 0) return RCV_OK;
+    if (is_refused(seconds, ratio)) return RCV_OK;
     int turns = (int)fmin(turns_seconds / seconds[1], MOST_TURNS);
     if (turns < LEAST_TURNS) turns = LEAST_TURNS;
     for (int n = 0; n < turns; n++) {
         for (int i = 0; i < 2; i++) RCVI_TRY(rcvi_trial_run(bench, &both[i], &seconds[i]));
-        if (seconds[0] <= 0 || seconds[1] <= 0) return RCV_OK;
+        if (is_refused(seconds, ratio)) return RCV_OK;
         ratios[n] = seconds[0] / seconds[1];
     }
     *ratio = quantile(ratios, turns, 0.5);
