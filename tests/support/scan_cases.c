@@ -25,21 +25,37 @@ static number_type type_of(rcv_dtype dtype) {
     }
 }
 
+static bool is_half(rcv_dtype dtype) { return dtype == RCV_BFLOAT16 || dtype == RCV_FLOAT16; }
+
+/* As frexp says it, of a number that is normal in double: all numbers of 16-bit types are. */
+static int exponent_of(uint64_t word) { return (int)(word >> 52 & 0x7ff) - 1022; }
+
 static double epsilon(rcv_dtype dtype) { return ldexp(1, 1 - type_of(dtype).digits); }
 
-double scan_rounded(double value, rcv_dtype dtype) {
-    number_type type = type_of(dtype);
-    int exponent;
-    if (dtype == RCV_FLOAT64 || value == 0 || !isfinite(value)) return value;
-    if (dtype == RCV_FLOAT32) return (double)(float)value;
-    frexp(value, &exponent);
-    int unit = exponent - type.digits > type.least ? exponent - type.digits : type.least;
-    double rounded = ldexp(nearbyint(ldexp(value, -unit)), unit);
+static inline double rounded_to_half(double value, number_type type) {
+    if (value == 0 || !isfinite(value)) return value;
+    uint64_t word;
+    memcpy(&word, &value, sizeof word);
+    int exponent = exponent_of(word), unit = exponent - type.digits > type.least ? exponent - type.digits : type.least;
+    double rounded;
+    if (unit >
+        type.least) { /* to nearest, ties to even, in the bits behind its last digit; a carry raises the exponent */
+        int behind = 53 - type.digits;
+        word += ((uint64_t)1 << (behind - 1)) - 1 + (word >> behind & 1);
+        word = word >> behind << behind;
+        memcpy(&rounded, &word, sizeof rounded);
+    } else {
+        rounded = ldexp(nearbyint(ldexp(value, -unit)), unit);
+    }
     return fabs(rounded) > type.most ? copysign(INFINITY, value) : rounded;
 }
 
-static uint16_t half_of(double value, rcv_dtype dtype) {
-    number_type type = type_of(dtype);
+double scan_rounded(double value, rcv_dtype dtype) {
+    if (dtype == RCV_FLOAT64) return value;
+    return dtype == RCV_FLOAT32 ? (double)(float)value : rounded_to_half(value, type_of(dtype));
+}
+
+static inline uint16_t half_of(double value, number_type type) {
     int bits = type.digits - 1, exponent;
     unsigned sign = signbit(value) ? 0x8000 : 0, ones = (0x7fffu >> bits) << bits;
     if (isnan(value)) return (uint16_t)(ones | 1u << (bits - 1));
@@ -47,7 +63,7 @@ static uint16_t half_of(double value, rcv_dtype dtype) {
     if (value == 0) return (uint16_t)sign;
     uint64_t word;
     memcpy(&word, &value, sizeof word);
-    exponent = (int)(word >> 52 & 0x7ff) - 1022; /* as frexp says it; all 16-bit numbers are normal in double */
+    exponent = exponent_of(word);
     int unit = exponent - type.digits > type.least ? exponent - type.digits : type.least;
     if (unit > type.least) /* normal in its own type too: the mantissa's first digits as they are */
         return (uint16_t)(sign | ((unsigned)(unit - type.least + 1) << bits) | (unsigned)(word << 12 >> (64 - bits)));
@@ -82,13 +98,11 @@ double scan_number(const void *array, size_t index, rcv_dtype dtype) {
     return half_table(dtype)[((const uint16_t *)array)[index]];
 }
 
-static void set_number(void *array, size_t index, rcv_dtype dtype, double value) {
-    if (dtype == RCV_FLOAT64)
-        ((double *)array)[index] = value;
-    else if (dtype == RCV_FLOAT32)
-        ((float *)array)[index] = (float)value;
-    else
-        ((uint16_t *)array)[index] = half_of(value, dtype);
+static void set_numbers(void *array, const double *from, size_t count, rcv_dtype dtype) {
+    const number_type type = type_of(dtype);
+    if (dtype == RCV_FLOAT64) memcpy(array, from, count * sizeof *from);
+    for (size_t i = 0; dtype == RCV_FLOAT32 && i < count; i++) ((float *)array)[i] = (float)from[i];
+    for (size_t i = 0; is_half(dtype) && i < count; i++) ((uint16_t *)array)[i] = half_of(from[i], type);
 }
 
 rcv_dtype scan_carry_dtype(rcv_dtype dtype) { return dtype == RCV_FLOAT64 ? RCV_FLOAT64 : RCV_FLOAT32; }
@@ -123,7 +137,10 @@ static double *draw_array(size_t count) {
 }
 
 static void round_array(double *array, size_t count, rcv_dtype dtype) {
-    for (size_t i = 0; array && i < count; i++) array[i] = scan_rounded(array[i], dtype);
+    const number_type type = type_of(dtype);
+    if (!array || dtype == RCV_FLOAT64) return;
+    for (size_t i = 0; i < count; i++)
+        array[i] = dtype == RCV_FLOAT32 ? (double)(float)array[i] : rounded_to_half(array[i], type);
 }
 
 /* Of a sequence's steps that there are none of, nothing may be used. */
@@ -188,7 +205,7 @@ static void *upload(rcv_context *context, const char *device, const double *from
     unsigned char *host = malloc(bytes);
     assert_non_null(host);
     if (!from) memset(host, 0x7b, bytes); /* to be overwritten */
-    for (size_t i = 0; from && i < count; i++) set_number(host, i, dtype, from[i]);
+    if (from) set_numbers(host, from, count, dtype);
     check_ok(rcv_memory_new(context, device, bytes, &made));
     check_ok(rcv_memory_write(device, made, host, bytes));
     free(host);
@@ -281,13 +298,20 @@ typedef struct {
     double half_epsilon;  /* of the type that is stored, where that is not the carries' */
     double half_least;    /* half of the distance of its smallest numbers */
     double most;          /* the largest M so far */
+    double carry_most;    /* the carries' largest number */
+    const double *halves; /* numbers of the type that is stored, by their bits; NULL where it has more than 16 */
     int64_t step, sequence, channel;
 } check;
 
-static void compare(const check *at, const char *name, double value, bounded expected, rcv_dtype dtype) {
-    double reference = expected.value, most = type_of(dtype).most;
+static inline double bound_of(const check *at, bounded expected, rcv_dtype dtype) {
     double bound = expected.error + (at->cuts ? at->most * at->lost : 0);
-    if (dtype != at->carry) bound += at->half_epsilon * (fabs(reference) + bound) + at->half_least;
+    if (dtype != at->carry) bound += at->half_epsilon * (fabs(expected.value) + bound) + at->half_least;
+    return bound;
+}
+
+/* Infinity, NaN, numbers beyond the largest one, and numbers that are wrong. */
+static void compare_rare(const check *at, const char *name, double value, bounded expected, rcv_dtype dtype) {
+    double reference = expected.value, most = type_of(dtype).most, bound = bound_of(at, expected, dtype);
     bool good = fabs(value - reference) <= bound;
     if (isnan(reference)) good = isnan(value);
     if (isinf(reference)) good = value == reference;
@@ -302,84 +326,132 @@ static void compare(const check *at, const char *name, double value, bounded exp
              o->resets ? ", resets" : "", at->self->initial ? ", initial" : "");
 }
 
+static inline void compare(const check *at, const char *name, double value, bounded expected, rcv_dtype dtype) {
+    if (isfinite(expected.value) && fabs(value - expected.value) <= bound_of(at, expected, dtype)) return;
+    compare_rare(at, name, value, expected, dtype);
+}
+
+/* The index-th number of an array of the type that is stored. */
+static inline double stored(const check *at, const void *array, size_t index) {
+    return at->halves ? at->halves[((const uint16_t *)array)[index]]
+                      : scan_number(array, index, at->self->options.dtype);
+}
+
 /* Carries that pass the largest number become infinite, as they do in their own type. */
-static double saturated(double value, rcv_dtype dtype) {
-    return fabs(value) > type_of(dtype).most ? copysign(INFINITY, value) : value;
+static inline double saturated(const check *at, double value) {
+    return fabs(value) > at->carry_most ? copysign(INFINITY, value) : value;
 }
 
 /* a c + b, rounded to the carries' type somehow. */
-static bounded step(const check *at, double a, bounded c, double b) {
-    bounded next = {.value = saturated(a * c.value + b, at->carry), .sum = fabs(a) * c.sum + fabs(b)};
+static inline bounded step(const check *at, double a, bounded c, double b) {
+    bounded next = {.value = saturated(at, a * c.value + b), .sum = fabs(a) * c.sum + fabs(b)};
     next.error = fabs(a) * c.error + 3 * at->unit * next.sum + at->quantum;
     return next;
 }
 
-static size_t element(const check *at, int64_t t) {
+static inline size_t element(const check *at, int64_t t) {
     const rcv_scan_options *o = &at->self->options;
     return (size_t)((t * o->batch + at->sequence) * o->channels + at->channel);
 }
 
 static bounded exactly(double value) { return (bounded){.value = value, .sum = fabs(value)}; }
 
-/* One channel of one sequence. Boundaries are between t - 1 and t. */
+/* What is carried of one channel, and the largest M of it so far. */
+typedef struct {
+    bounded carry, sum;
+    double most;
+} column;
+
+/* One sequence, step by step as its data lie in memory. Boundaries are between t - 1 and t. */
 static bool boundary(const check *at, int64_t t, int64_t length) {
     const scan_case *self = at->self;
     return self->resets && t > 0 && t < length && self->resets[t * self->options.batch + at->sequence];
 }
 
-static void check_forward(check *at, int64_t length) {
+static bounded initial_of(const check *at, size_t state) {
+    return exactly(at->self->initial ? at->self->initial[state] : 0);
+}
+
+static void check_final(check *at, const bounded *h, size_t state, int64_t last_step) {
+    rcv_dtype dtype = at->self->options.dtype;
+    compare(at, "final", scan_number(at->outcome->final, state, at->carry), *h, at->carry);
+    if (dtype != at->carry) return;
+    /* it is the very state of the last step */
+    double last = scan_number(at->outcome->h, element(at, last_step), dtype);
+    double final = scan_number(at->outcome->final, state, dtype);
+    if (last != final && !(isnan(last) && isnan(final))) fail_msg("%s: final is %a, not %a", at->what, final, last);
+}
+
+static void check_forward(check *at, int64_t length, column *columns) {
     const scan_case *self = at->self;
     rcv_dtype dtype = self->options.dtype;
     bool reverse = self->options.reverse;
-    size_t state = element(at, 0);
-    bounded initial = exactly(self->initial ? self->initial[state] : 0), h = initial;
+    int64_t channels = self->options.channels, t = 0;
+    at->channel = 0;
+    const size_t state = element(at, 0); /* of the first channel */
+    for (int64_t c = 0; c < channels; c++) columns[c] = (column){.carry = initial_of(at, state + (size_t)c)};
     for (int64_t i = 0; i < length; i++) {
-        int64_t t = at->step = reverse ? length - 1 - i : i;
-        size_t e = element(at, t);
-        if (boundary(at, reverse ? t + 1 : t, length)) h = initial;
-        h = step(at, self->a[e], h, self->b[e]);
-        if (h.sum > at->most) at->most = h.sum;
-        compare(at, "h", scan_number(at->outcome->h, e, dtype), h, dtype);
+        t = at->step = reverse ? length - 1 - i : i;
+        bool restarts = boundary(at, reverse ? t + 1 : t, length);
+        at->channel = 0;
+        for (size_t e = element(at, t); at->channel < channels; at->channel++, e++) {
+            column *k = &columns[at->channel];
+            if (restarts) k->carry = initial_of(at, state + (size_t)at->channel);
+            k->carry = step(at, self->a[e], k->carry, self->b[e]);
+            if (k->carry.sum > k->most) k->most = k->carry.sum;
+            at->most = k->most;
+            compare(at, "h", stored(at, at->outcome->h, e), k->carry, dtype);
+        }
     }
-    compare(at, "final", scan_number(at->outcome->final, state, at->carry), h, at->carry);
-    if (dtype == at->carry) { /* and it is the very state of the last step */
-        double last = scan_number(at->outcome->h, element(at, reverse ? 0 : length - 1), dtype);
-        double final = scan_number(at->outcome->final, state, dtype);
-        if (last != final && !(isnan(last) && isnan(final))) fail_msg("%s: final is %a, not %a", at->what, final, last);
+    for (at->channel = 0; at->channel < channels; at->channel++) {
+        at->most = columns[at->channel].most;
+        check_final(at, &columns[at->channel].carry, state + (size_t)at->channel, t);
     }
 }
 
 /* With h as the forward call left it. */
-static void check_backward(check *at, int64_t length) {
+static void check_backward(check *at, int64_t length, column *columns) {
     const scan_case *self = at->self;
     rcv_dtype dtype = self->options.dtype;
     bool reverse = self->options.reverse;
-    size_t state = element(at, 0);
-    double initial = self->initial ? self->initial[state] : 0;
-    bounded carry = exactly(self->dfinal ? self->dfinal[state] : 0), sum = exactly(0);
-    at->most = 0;
+    int64_t channels = self->options.channels;
+    at->channel = 0;
+    const size_t state = element(at, 0);
+    for (int64_t c = 0; c < channels; c++)
+        columns[c] = (column){.carry = exactly(self->dfinal ? self->dfinal[state + (size_t)c] : 0), .sum = exactly(0)};
     for (int64_t i = 0; i < length; i++) {
         int64_t t = at->step = reverse ? i : length - 1 - i;
-        int64_t ahead = reverse ? t : t + 1, behind = reverse ? t + 1 : t; /* the boundaries around the step */
-        size_t e = element(at, t);
-        if (boundary(at, ahead, length)) {
-            sum = step(at, 1, sum, carry.value);
-            sum.error += carry.error;
-            carry = exactly(0);
+        bool ends = boundary(at, reverse ? t : t + 1, length); /* the boundaries around the step */
+        bool starts = i == length - 1 || boundary(at, reverse ? t + 1 : t, length);
+        at->channel = 0;
+        size_t behind = starts ? 0 : element(at, reverse ? t + 1 : t - 1);
+        for (size_t e = element(at, t); at->channel < channels; at->channel++, e++, behind++) {
+            column *k = &columns[at->channel];
+            if (ends) {
+                k->sum = step(at, 1, k->sum, k->carry.value);
+                k->sum.error += k->carry.error;
+                k->carry = exactly(0);
+            }
+            bounded g = step(at, 1, k->carry, self->without_dh ? 0 : self->dh[e]);
+            double before =
+                starts ? initial_of(at, state + (size_t)at->channel).value : stored(at, at->outcome->h, behind);
+            bounded da = step(at, before, g, 0);
+            at->most = k->most;
+            if (!self->without_db) compare(at, "db", stored(at, at->outcome->db, e), g, dtype);
+            if (!self->without_da) compare(at, "da", stored(at, at->outcome->da, e), da, dtype);
+            k->carry = step(at, self->a[e], g, 0);
+            if (g.sum > k->most) k->most = g.sum;
         }
-        bounded g = step(at, 1, carry, self->without_dh ? 0 : self->dh[e]);
-        bool starts = i == length - 1 || boundary(at, behind, length);
-        double before = starts ? initial : scan_number(at->outcome->h, element(at, reverse ? t + 1 : t - 1), dtype);
-        bounded da = step(at, before, g, 0);
-        if (!self->without_db) compare(at, "db", scan_number(at->outcome->db, e, dtype), g, dtype);
-        if (!self->without_da) compare(at, "da", scan_number(at->outcome->da, e, dtype), da, dtype);
-        carry = step(at, self->a[e], g, 0);
-        if (g.sum > at->most) at->most = g.sum;
     }
-    double last = carry.error;
-    carry = step(at, 1, sum, carry.value);
-    carry.error += last;
-    compare(at, "dinitial", scan_number(at->outcome->dinitial, state, at->carry), carry, at->carry);
+    for (at->channel = 0; at->channel < channels; at->channel++) {
+        column *k = &columns[at->channel];
+        size_t channel_state = state + (size_t)at->channel;
+        double last = k->carry.error;
+        k->carry = step(at, 1, k->sum, k->carry.value);
+        k->carry.error += last;
+        at->most = k->most;
+        compare(at, "dinitial", scan_number(at->outcome->dinitial, channel_state, at->carry), k->carry, at->carry);
+    }
 }
 
 static void check_zeros(check *at, int64_t length) {
@@ -407,16 +479,18 @@ void scan_case_check(const scan_case *self, const scan_outcome *outcome, const c
                 .quantum = ldexp(1, type_of(carry).least),
                 .lost = ldexp(1, carry == RCV_FLOAT64 ? -1002 : -106),
                 .half_epsilon = epsilon(o->dtype) / 2,
-                .half_least = ldexp(1, type_of(o->dtype).least - 1)};
+                .half_least = ldexp(1, type_of(o->dtype).least - 1),
+                .carry_most = type_of(carry).most,
+                .halves = is_half(o->dtype) ? half_table(o->dtype) : NULL};
+    column *columns = malloc((size_t)o->channels * sizeof *columns);
+    assert_non_null(columns);
     for (at.sequence = 0; at.sequence < o->batch; at.sequence++) {
         int64_t length = self->lengths ? self->lengths[at.sequence] : o->steps;
-        for (at.channel = 0; at.channel < o->channels; at.channel++) {
-            at.most = 0;
-            check_forward(&at, length);
-            check_backward(&at, length);
-            check_zeros(&at, length);
-        }
+        check_forward(&at, length, columns);
+        check_backward(&at, length, columns);
+        for (at.channel = 0; at.channel < o->channels; at.channel++) check_zeros(&at, length);
     }
+    free(columns);
 }
 
 /* ---- overflow on the way ---- */
