@@ -84,9 +84,8 @@ static inline void test_release(void *user, void *memory) {
         if (*behind != TEST_GUARD_BYTE) fail_msg("something was written behind a block of %zu bytes", bytes);
     }
 #ifndef __SANITIZE_ADDRESS__
-    if (self->in_child)
-        return; /* free() would write to memory that the child shares, which the system then copies; `live` counts a
-                                   block that is released twice */
+    /* free() would write to memory that the child shares, and the system would copy it. `live` counts a block that is released twice. */
+    if (self->in_child) return;
 #endif
     free((char *)memory - TEST_HEADER);
 }
