@@ -44,6 +44,11 @@ static inline bool sample_takes(size_t index) {
     return sample_part_takes(part, index);
 }
 
+/* Of a sweep that is a product of axes and too long as a whole: whether it takes this case, one of n. Any n consecutive values of `inner`
+ * have one that meets a given `outer`. Give sums of the axes' indices: then every two values of different axes still meet, in the cases of a
+ * third axis. The choice is always the same; a part of a sweep is a part of it. */
+static inline bool sample_pairs(size_t n, size_t outer, size_t inner) { return (outer + inner) % n == 0; }
+
 /* True where a part of a sweep is asked for, not all of it. */
 static inline bool sample_is_partial(void) { return !sample_takes(0) || !sample_takes(1); }
 

@@ -95,6 +95,10 @@ static bool applies(const problem *p, rcv_dtype dtype, bool training, const char
     return status == RCV_OK;
 }
 
+/* Of problem i = ((configuration * PLANS + plan) * 3 + type) * 2 + training: the sum of these four, so that the arrays' types, of which each problem
+ * takes a part, meet every value of every one of them. */
+static size_t turn_of(size_t i) { return i / 6 / PLANS + i / 6 % PLANS + i / 2 % 3 + i % 2; }
+
 static void test_types(void **state) {
     (void)state;
     static const rcv_dtype dtypes[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_BFLOAT16};
@@ -114,6 +118,7 @@ static void test_types(void **state) {
         if (applies(&p, dtype, training, plan)) {
             run_pinned(&p, dtype, training, plan, &base);
             for (size_t k = 0; k < 2 * TYPES; k++) {
+                if (!sample_pairs(3, turn_of(i), k)) continue;
                 p.data_type = (rcv_array_type)(k % TYPES);
                 p.state_type = (rcv_array_type)((k + i / 2) % TYPES);
                 p.batch_major = k >= TYPES;
@@ -125,7 +130,7 @@ static void test_types(void **state) {
         close_problem(&p);
     }
     print_message("%zu combinations of types\n", checked);
-    assert_true(checked > sample_least(2500));
+    assert_true(checked > sample_least(900));
 }
 
 /* ---- parameters and their gradients ---- */
@@ -166,7 +171,7 @@ static void test_parameters(void **state) {
         bool training = i % 2;
         rcv_dtype dtype = dtypes[i / 2 % 3];
         const char *plan = plans[i / 6 % PLANS];
-        if (!sample_takes(index++)) continue;
+        if (!sample_pairs(2, turn_of(i), 0) || !sample_takes(index++)) continue;
         open_simple(&p, &learned[i / (6 * PLANS)]);
         p.device_lengths = p.c.lengths && i / 2 % 2; /* which are the same, where they are in range */
         if (i % 4 == 1) {                            /* calls with fewer steps and sequences than the plan's */
@@ -176,6 +181,7 @@ static void test_parameters(void **state) {
         if (applies(&p, dtype, training, plan)) {
             run_pinned(&p, dtype, training, plan, &base);
             for (size_t k = 0; k < TYPES; k++) {
+                if (!sample_pairs(3, turn_of(i), k)) continue;
                 p.parameter_type = (rcv_array_type)k;
                 p.gradient_type = (rcv_array_type)((2 * k + i / 2) % TYPES);
                 p.separate = (k + i / 2) % 2;
@@ -188,7 +194,7 @@ static void test_parameters(void **state) {
         close_problem(&p);
     }
     print_message("%zu combinations of types\n", checked);
-    assert_true(checked > sample_least(2500));
+    assert_true(checked > sample_least(400));
 }
 
 /* ---- sums of gradients ---- */
@@ -241,12 +247,12 @@ static double add_rounded(rcv_dtype dtype, rcv_dtype type, double there, double 
 static void test_sums(void **state) {
     (void)state;
     static const rcv_dtype dtypes[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_BFLOAT16};
-    size_t checked = 0;
+    size_t checked = 0, index = 0;
     for (size_t i = 0; i < LEARNED * PLANS * 3; i++) {
         problem p;
         rcv_dtype dtype = dtypes[i % 3];
         const char *plan = plans[i / 3 % PLANS];
-        if (!sample_takes(i)) continue;
+        if (!sample_pairs(3, turn_of(2 * i), 0) || !sample_takes(index++)) continue;
         open_simple(&p, &learned[i / (3 * PLANS)]);
         rcv_dtype plain = type_of(RCV_AS_PLAN, dtype);
         double *sums[CALLS];
@@ -259,10 +265,11 @@ static void test_sums(void **state) {
             for (int k = 1; k < TYPES; k++) {
                 results got = {.count = 0};
                 p.gradient_type = (rcv_array_type)k;
-                p.parameter_type = (rcv_array_type)((size_t)k * (i + 1) % TYPES);
-                p.separate = (i + (size_t)k) % 2;
+                p.parameter_type = (rcv_array_type)((i + 2 * (size_t)k) % TYPES);
+                p.separate = (i + (size_t)k / 2) % 2;
                 rcv_dtype type = type_of(p.gradient_type, dtype);
                 if (type == plain) continue; /* steps add one by one, as they always did */
+                if (!sample_pairs(2, turn_of(2 * i), (size_t)k)) continue;
                 run_sums(&p, dtype, plan, NULL, &got);
                 const double *values = got.values[got.count - 1];
                 for (int64_t n = 0; n < p.parameter_count; n++) {
@@ -280,7 +287,8 @@ static void test_sums(void **state) {
         p.gradient_type = p.parameter_type = RCV_AS_PLAN;
         close_problem(&p);
     }
-    assert_true(checked > sample_least(500));
+    print_message("%zu sums of combinations of types\n", checked);
+    assert_true(checked > sample_least(130));
 }
 
 /* Gradients that are not wanted are not written, nor computed; those of an empty batch are zeros of their type. */
