@@ -507,7 +507,7 @@ typedef struct {
                               not wanted, and not computed. With plan option separate_parameters, otherwise NULL */
 } rcv_backward;
 
-/* A call that is refused (RCV_INVALID, RCV_UNSUPPORTED) changes nothing of the run. */
+/* A call that is refused for its arguments changes nothing of the run. */
 RCV_API rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data);
 /* For plans with `training`. A backward call leaves what its forward call stored, and may be repeated. With plan option
  * reserve several forward calls may precede their backward calls, in any order, each with a reserve of its own. */
