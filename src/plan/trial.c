@@ -271,8 +271,7 @@ static double count_data_bytes(const rcvi_bench *bench, const rcv_plan *plan) {
 /* On a CPU, trials beside a caller stay open up to a quarter of the memory (rcvi_trial_sample). */
 bool rcvi_trial_fits(const rcvi_bench *bench, rcvi_candidate *c, double *fresh) {
     double own = (double)c->plan->run_bytes, data = count_data_bytes(bench, c->plan);
-    double open =
-        bench->problem.in_background && !bench->problem.machine.gpu ? (double)(bench->memory / OPEN_SHARE) : 0;
+    double open = bench->problem.in_background && !bench->problem.machine.gpu ? (double)bench->memory / OPEN_SHARE : 0;
     *fresh = own + (c->plan->program.options.steps > bench->steps ? data : 0);
     c->is_too_large = own + data + open >= (double)bench->memory;
     return !c->is_too_large;
