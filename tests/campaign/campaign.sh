@@ -18,9 +18,13 @@ plans() { echo $(($(sed -n 's/^campaign: 1 problems, \([0-9]*\) plans, \([0-9]*\
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-"$campaign" --seed 33 --problems 16 --jobs 2 >"$log" 2>&1 || { fail "problems of seed 33"; cat "$log"; }
-grep -q '^campaign: 16 problems, [0-9]* plans, [0-9]* refused, 0 failures;.* cpu, seed 33' "$log" || fail "no totals"
-grep -q '^16 passed, 0 failed$' "$log" || fail "not all passed"
+# Where sweeps run in part (tests/support/sample.h), part K has problems of its own, and fewer of them.
+part=${RECURVE_TEST_PART:-0/1}
+problems=16 seed=33
+[ "${part#*/}" = 1 ] || problems=4 seed=$((33 + ${part%/*}))
+"$campaign" --seed $seed --problems $problems --jobs 2 >"$log" 2>&1 || { fail "problems of seed $seed"; cat "$log"; }
+grep -q "^campaign: $problems problems, [0-9]* plans, [0-9]* refused, 0 failures;.* cpu, seed $seed" "$log" || fail "no totals"
+grep -q "^$problems passed, 0 failed\$" "$log" || fail "not all passed"
 cat "$log"
 
 # A wrong number: the line repeats it, and without the fault the same plan passes.
