@@ -11,7 +11,8 @@
 
 static const long poll_nanoseconds = 2000000; /* between two looks at what the thread waits for */
 static const double least_gain = 0.97; /* times the seconds of the first plan: what takes longer does not replace it */
-static const double longest_delay = 0.1; /* seconds for which a search on a CPU waits for the plan's first call */
+/* Seconds for which a search on a CPU waits until the plan's first call, or a training step, begins, and until it is done. */
+static const double longest_delay = 0.1, longest_first_call = 10;
 
 struct rcvi_background {
     rcv_context *context;
@@ -20,7 +21,8 @@ struct rcvi_background {
     rcv_plan_options options, asked; /* of the search, and as the caller gave them */
     unsigned fork_generation;
     pthread_t thread;
-    atomic_bool stopping, begins; /* the thread is to end; it need not wait for the first call */
+    atomic_bool stopping;       /* the thread is to end */
+    atomic_bool called, begins; /* the first call has begun; the thread need not wait for it (any more) */
     _Atomic(rcv_plan *) found;
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
@@ -81,12 +83,15 @@ static void end_turn(rcvi_background *b) {
 
 /* On a CPU the search would take the cores from the plan's first call. */
 static void wait_for_first_call(const rcvi_background *b) {
-    double until = rcvi_now() + longest_delay;
+    double begin = rcvi_now();
     if (b->problem.machine.gpu) return;
-    while (!atomic_load(&b->begins) && !atomic_load(&b->stopping) && rcvi_now() < until) sleep_a_little();
+    while (!atomic_load(&b->begins) && !atomic_load(&b->stopping) &&
+           rcvi_now() - begin < (atomic_load(&b->called) ? longest_first_call : longest_delay))
+        sleep_a_little();
 }
 
-void rcvi_background_note_call(rcvi_background *b) { atomic_store_explicit(&b->begins, true, memory_order_relaxed); }
+void rcvi_background_note_begin(rcvi_background *b) { atomic_store_explicit(&b->called, true, memory_order_relaxed); }
+void rcvi_background_note_end(rcvi_background *b) { atomic_store_explicit(&b->begins, true, memory_order_relaxed); }
 
 /* ---- the thread ---- */
 

@@ -21,8 +21,10 @@ void rcvi_background_free(rcvi_background *background);
 /* The plan that calls use from now on: the one that was found, or the plan itself. */
 const rcv_plan *rcvi_plan_newest(const rcv_plan *plan);
 
-/* A call of the plan is done: on a CPU the search begins after the first one, which it would slow down. */
-void rcvi_background_note_call(rcvi_background *background);
+/* A call of the plan begins; a call, in training with its backward call, is done. On a CPU the search begins after the first one, which it would
+ * slow down. */
+void rcvi_background_note_begin(rcvi_background *background);
+void rcvi_background_note_end(rcvi_background *background);
 
 void rcvi_background_watch(rcvi_background *background, rcvi_watched *run);
 void rcvi_background_unwatch(rcvi_background *background, rcvi_watched *run);

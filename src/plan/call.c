@@ -305,10 +305,11 @@ rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
         rcvi_run_follow_plan(own);
     }
     RCVI_TRY(rcvi_run_find_version(own, data->version, &run));
+    if (own->first_plan) rcvi_background_note_begin(own->first_plan->background);
     if (run != own->last) run->packer->parameters_seen = false; /* the last call's are packed in another version */
     RCVI_TRY(forward(run, data));
     own->last = run;
-    if (own->first_plan && !run->plan->program.options.training) rcvi_background_note_call(own->first_plan->background);
+    if (own->first_plan && !run->plan->program.options.training) rcvi_background_note_end(own->first_plan->background);
     return RCV_OK;
 }
 
@@ -472,7 +473,7 @@ rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data) {
     if (first_plan) rcvi_run_note_capture(run);
     RCVI_TRY(find_forward_run(run, data->forward, &run));
     RCVI_TRY(backward(run, data));
-    if (first_plan) rcvi_background_note_call(first_plan->background);
+    if (first_plan) rcvi_background_note_end(first_plan->background);
     return RCV_OK;
 }
 

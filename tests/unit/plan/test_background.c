@@ -426,6 +426,45 @@ static void test_turns(void **state) {
     close_problem(&p);
 }
 
+/* The first call takes half a second: the search waits for it. */
+static _Thread_local gate *asked_in_slow_runs; /* NULL: runs of this thread are not slow */
+static int most_asked;                         /* until the end of one */
+static rcv_status run_slowly(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding,
+                             void *scratch) {
+    if (asked_in_slow_runs) sleep_milliseconds(500);
+    if (asked_in_slow_runs) most_asked = atomic_load(&asked_in_slow_runs->asked);
+    return rcvi_device_cpu.run(worker, first, end, binding, scratch);
+}
+
+static void test_first_call(void **state) {
+    (void)state;
+    rcvi_device device = rcvi_device_cpu;
+    device.run = run_slowly;
+    for (int training = 0; training < 2; training++) {
+        problem p;
+        gate g = {.open = true};
+        rcv_run *run = NULL;
+        data d;
+        open_problem(&p, &middle, 1);
+        rcv_plan_options options = gated(&p, training, &g);
+        asked_in_slow_runs = &g;
+        most_asked = -1;
+        rcv_plan *plan = start_with("naive", &p, &device, &options);
+        check_ok(rcv_run_new(plan, &run));
+        open_data(&d, &p, RCV_FLOAT32);
+        check_ok(rcv_run_forward(run, &d.forward));
+        if (training) check_ok(rcv_run_backward(run, &d.backward));
+        assert_int_equal(most_asked, 0);
+        check_ok(rcv_plan_wait(plan));
+        assert_true(atomic_load(&g.asked) > 1);
+        asked_in_slow_runs = NULL;
+        close_data(&d, training, NULL);
+        rcv_run_free(run);
+        rcv_plan_free(plan);
+        close_problem(&p);
+    }
+}
+
 /* ---- a device whose streams are captured ---- */
 
 static atomic_bool is_captured;
@@ -869,6 +908,7 @@ int main(void) {
                                        cmocka_unit_test(test_same_parameters),
                                        cmocka_unit_test(test_stopped),
                                        cmocka_unit_test(test_turns),
+                                       cmocka_unit_test(test_first_call),
                                        cmocka_unit_test(test_captures),
                                        cmocka_unit_test(test_compiled),
                                        cmocka_unit_test(test_turns_of_two),
