@@ -426,42 +426,59 @@ static void test_turns(void **state) {
     close_problem(&p);
 }
 
-/* The first call takes half a second: the search waits for it. */
+/* ---- the first call ---- */
+
 static _Thread_local gate *asked_in_slow_runs; /* NULL: runs of this thread are not slow */
-static int most_asked;                         /* until the end of one */
+static double first_run;                       /* when the first slow run began; 0: not yet */
+static int most_asked;                         /* until the end of the last one */
+
 static rcv_status run_slowly(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding,
                              void *scratch) {
-    if (asked_in_slow_runs) sleep_milliseconds(500);
-    if (asked_in_slow_runs) most_asked = atomic_load(&asked_in_slow_runs->asked);
+    if (asked_in_slow_runs) {
+        if (first_run == 0) first_run = rcvi_now();
+        sleep_milliseconds(200);
+        most_asked = atomic_load(&asked_in_slow_runs->asked);
+    }
     return rcvi_device_cpu.run(worker, first, end, binding, scratch);
 }
 
-static void test_first_call(void **state) {
-    (void)state;
+/* Makes a plan, and its first call, which is slow. False where more time passed between the two than a search waits for a call. */
+static bool call_first(bool training) {
+    problem p;
+    gate g = {.open = true};
+    rcv_run *run = NULL;
+    data d;
     rcvi_device device = rcvi_device_cpu;
     device.run = run_slowly;
+    open_problem(&p, &middle, 1);
+    rcv_plan_options options = gated(&p, training, &g);
+    open_data(&d, &p, RCV_FLOAT32);
+    first_run = 0;
+    double begin = rcvi_now();
+    rcv_plan *plan = start_with("naive", &p, &device, &options);
+    check_ok(rcv_run_new(plan, &run));
+    asked_in_slow_runs = &g;
+    check_ok(rcv_run_forward(run, &d.forward));
+    if (training) check_ok(rcv_run_backward(run, &d.backward));
+    asked_in_slow_runs = NULL;
+    bool in_time = first_run - begin < 0.09;
+    if (in_time) assert_int_equal(most_asked, 0);
+    check_ok(rcv_plan_wait(plan));
+    assert_true(atomic_load(&g.asked) > 1);
+    close_data(&d, training, NULL);
+    rcv_run_free(run);
+    rcv_plan_free(plan);
+    close_problem(&p);
+    return in_time;
+}
+
+/* A search on a CPU waits until the first call, in training the first backward call, is done. */
+static void test_first_call(void **state) {
+    (void)state;
     for (int training = 0; training < 2; training++) {
-        problem p;
-        gate g = {.open = true};
-        rcv_run *run = NULL;
-        data d;
-        open_problem(&p, &middle, 1);
-        rcv_plan_options options = gated(&p, training, &g);
-        asked_in_slow_runs = &g;
-        most_asked = -1;
-        rcv_plan *plan = start_with("naive", &p, &device, &options);
-        check_ok(rcv_run_new(plan, &run));
-        open_data(&d, &p, RCV_FLOAT32);
-        check_ok(rcv_run_forward(run, &d.forward));
-        if (training) check_ok(rcv_run_backward(run, &d.backward));
-        assert_int_equal(most_asked, 0);
-        check_ok(rcv_plan_wait(plan));
-        assert_true(atomic_load(&g.asked) > 1);
-        asked_in_slow_runs = NULL;
-        close_data(&d, training, NULL);
-        rcv_run_free(run);
-        rcv_plan_free(plan);
-        close_problem(&p);
+        bool in_time = false;
+        for (int attempt = 0; attempt < 20 && !in_time; attempt++) in_time = call_first(training);
+        if (!in_time) print_message("skipped: the machine is too busy to make a call in time\n");
     }
 }
 
