@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.." || exit 1
 jobs=${1:-2}
 shift $(($# < 1 ? $# : 1))
 build=build/thread
-tests='test_(background|team|threads|scan|comm|ranks|trainer|trainer_run|learn|shares|split|data|batches|matmul)|comm|parallel'
+tests='test_(background|background_search|team|threads|scan|comm|ranks|trainer|trainer_run|learn|shares|split|data|batches|matmul)|comm|parallel'
 mkdir -p build
 cmake -G Ninja -S . -B $build -DRCV_TESTS=ON -DRCV_BENCH=OFF -DRCV_CUDA=OFF -DRCV_ONEDNN=OFF -DRCV_SANITIZE=thread \
     -DCMAKE_BUILD_TYPE=RelWithDebInfo >$build.log 2>&1 || { cat $build.log; exit 1; }
