@@ -1,4 +1,4 @@
-/* cuBLASLt opened when first needed, and handles of it. */
+/* cuBLASLt opened when first needed, and its handles. */
 #include "device/cuda/gemm/cublaslt.h"
 
 #include <stdio.h>
@@ -29,13 +29,28 @@ const char *rcvi_cuda_blas_name(void) {
     return NULL;
 }
 
+/* The handle of the current device. Handles stay until the process ends: destroying one waits for the whole device, which breaks captures of
+ * other threads. The library's functions may be called with the same handle from many threads. */
+static cublasStatus_t find_handle(cublasLtHandle_t *handle) {
+    int ordinal = 0;
+    if (cudaGetDevice(&ordinal) != cudaSuccess || ordinal < 0 || ordinal >= RCVI_CUBLASLT_DEVICES)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    pthread_mutex_lock(&rcvi_cublaslt.lock);
+    cublasLtHandle_t *own = &rcvi_cublaslt.handles[ordinal];
+    cublasStatus_t status = *own ? CUBLAS_STATUS_SUCCESS : rcvi_cublaslt.call.Create(own);
+    if (status != CUBLAS_STATUS_SUCCESS) *own = NULL;
+    *handle = *own;
+    pthread_mutex_unlock(&rcvi_cublaslt.lock);
+    return status;
+}
+
 rcv_status rcvi_cuda_blas_new(rcv_context *context, rcvi_cuda_blas **blas) {
     *blas = NULL;
     if (!rcvi_cuda_blas_name()) return RCV_UNSUPPORTED;
     rcvi_cuda_blas *made = rcvi_new(context, 1, sizeof *made);
     if (!made) return RCV_NO_MEMORY;
     made->context = context;
-    cublasStatus_t status = rcvi_cublaslt.call.Create(&made->handle);
+    cublasStatus_t status = find_handle(&made->handle);
     if (status != CUBLAS_STATUS_SUCCESS) {
         rcvi_free(context, made);
         return rcvi_fail(status == CUBLAS_STATUS_ALLOC_FAILED ? RCV_NO_MEMORY : RCV_UNSUPPORTED,
@@ -47,7 +62,5 @@ rcv_status rcvi_cuda_blas_new(rcv_context *context, rcvi_cuda_blas **blas) {
 }
 
 void rcvi_cuda_blas_free(rcvi_cuda_blas *blas) {
-    if (!blas) return;
-    rcvi_cublaslt.call.Destroy(blas->handle);
-    rcvi_free(blas->context, blas);
+    if (blas) rcvi_free(blas->context, blas);
 }

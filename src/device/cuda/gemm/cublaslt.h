@@ -11,7 +11,6 @@
     F(GetVersion)                                                                                                      \
     F(GetStatusName)                                                                                                   \
     F(Create)                                                                                                          \
-    F(Destroy)                                                                                                         \
     F(MatmulDescCreate)                                                                                                \
     F(MatmulDescDestroy)                                                                                               \
     F(MatmulDescSetAttribute)                                                                                          \
@@ -28,10 +27,13 @@
 
 #define RCVI_CUBLASLT_FIELD(name) __typeof__ (&cublasLt##name)(name);
 
-/* Written once, by the first rcvi_cuda_blas_name. */
+enum { RCVI_CUBLASLT_DEVICES = 64 };
+
+/* Written once, by the first rcvi_cuda_blas_name, but for the handles. */
 extern struct rcvi_cublaslt_library {
     pthread_once_t once;
-    pthread_mutex_t lock; /* of a descriptor while it holds the address of the row that a run's sums start from */
+    pthread_mutex_t lock; /* of handles, and of a descriptor while it holds the address of a row that sums start from */
+    cublasLtHandle_t handles[RCVI_CUBLASLT_DEVICES]; /* NULL: not created yet */
     bool found;
     struct {
         RCVI_CUBLASLT_FUNCTIONS(RCVI_CUBLASLT_FIELD)
@@ -41,7 +43,7 @@ extern struct rcvi_cublaslt_library {
 
 struct rcvi_cuda_blas {
     rcv_context *context;
-    cublasLtHandle_t handle;
+    cublasLtHandle_t handle; /* of its device; shared */
 };
 
 #endif
