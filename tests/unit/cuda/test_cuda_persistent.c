@@ -113,6 +113,29 @@ static void check_loops(const config *c, rcv_dtype dtype, bool training, const c
     close_subject(&s);
 }
 
+/* Layers of a wavefront are one text, whatever type the caller's data have. */
+static void test_data_types(void **state) {
+    (void)state;
+    static const rcv_array_type types[] = {RCV_AS_PLAN, RCV_AS_BFLOAT16, RCV_AS_FLOAT16};
+    for (size_t i = 0; i < 2 * sizeof types / sizeof *types; i++) {
+        subject s;
+        size_t loop = 0;
+        subject_data = types[i / 2];
+        subject_parameters = i % 2 ? types[i / 2] : RCV_AS_PLAN;
+        open_subject(&s, &deep, RCV_BFLOAT16, true, by_wave);
+        int loops = 0;
+        for (; next_loop(&s, &loop); loop++, loops++) {
+            rcvi_persistent *p;
+            check_ok(rcvi_persistent_new(&s.engine, loop, &p));
+            assert_true(p->task_count == 3 && p->variant_count == 1);
+            rcvi_persistent_free(s.context, p);
+        }
+        assert_int_equal(loops, 2);
+        close_subject(&s);
+    }
+    subject_data = subject_parameters = RCV_AS_PLAN;
+}
+
 static void test_loops(void **state) {
     (void)state;
     static const char *const plans[] = {by_step, at_once, by_wave, by_two, forward_wave, exactly, mixed};
@@ -253,7 +276,7 @@ static void test_mixed(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loops), cmocka_unit_test(test_ragged),
-                                       cmocka_unit_test(test_mixed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_data_types), cmocka_unit_test(test_loops),
+                                       cmocka_unit_test(test_ragged), cmocka_unit_test(test_mixed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
