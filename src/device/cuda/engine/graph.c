@@ -1,5 +1,9 @@
-/* Graphs: a pass captured once for the caller's addresses and the sizes of the call, and launched as a whole. Capturing takes longer than
- * launching: a pass is launched step by step at first, and captured when it comes again soon. */
+/* Graphs: a pass captured once for the caller's addresses and the sizes of the call, and launched as a whole.
+ *
+ * Capturing and launching takes the host less time than launching step by step, but the GPU begins later. So a pass that is not captured yet is
+ * launched step by step where the GPU has nothing to do, unless it comes again soon; where the call before is still running, it is captured.
+ * The oldest graph of the pass is then changed, where it has the same launches, since that takes less time than a new one. */
+#include "device/cuda/engine/tuning.h"
 #include "device/cuda/engine/worker.h"
 
 #include <string.h>
@@ -37,28 +41,77 @@ static rcvi_cuda_graph *find(rcvi_worker *w) {
     return NULL;
 }
 
-/* A free entry, or the least recently used one, which is destroyed. */
-static rcvi_cuda_graph *find_free(rcvi_worker *w) {
-    rcvi_cuda_graph *oldest = &w->graphs[0];
+static void free_graph(rcvi_worker *w, rcvi_cuda_graph *g) {
+    if (g->graph) cudaGraphExecDestroy(g->graph);
+    w->graph_nodes -= g->nodes;
+    g->graph = NULL;
+    g->nodes = 0;
+}
+
+/* The graph that was not used for the longest time; of one pass, or of both where `first` is SIZE_MAX. NULL: none. */
+static rcvi_cuda_graph *find_oldest(rcvi_worker *w, size_t first) {
+    rcvi_cuda_graph *oldest = NULL;
     for (int i = 0; i < RCVI_MAX_GRAPHS; i++) {
-        if (!w->graphs[i].graph) return &w->graphs[i];
-        if (w->graphs[i].used < oldest->used) oldest = &w->graphs[i];
+        rcvi_cuda_graph *g = &w->graphs[i];
+        if (!g->graph || (first != SIZE_MAX && g->first != first)) continue;
+        if (!oldest || g->used < oldest->used) oldest = g;
     }
-    cudaGraphExecDestroy(oldest->graph);
-    oldest->graph = NULL;
     return oldest;
 }
 
+/* An entry for a graph of this pass with so many nodes: a free one; else the oldest one of the pass, which has its graph still and as many nodes; else
+ * one that older graphs make room for. */
+static rcvi_cuda_graph *find_place(rcvi_worker *w, size_t first, size_t nodes) {
+    rcvi_cuda_graph *place = NULL, *same = find_oldest(w, first);
+    for (int i = 0; i < RCVI_MAX_GRAPHS && !place; i++) {
+        if (!w->graphs[i].graph) place = &w->graphs[i];
+    }
+    bool fits = w->graph_nodes + nodes <= RCVI_TUNED_GRAPH_NODES;
+    if (same && same->nodes == nodes && (!place || !fits)) return same;
+    while (w->graph_nodes > 0 && (!place || !fits)) {
+        place = find_oldest(w, SIZE_MAX);
+        free_graph(w, place);
+        fits = w->graph_nodes + nodes <= RCVI_TUNED_GRAPH_NODES;
+    }
+    return place;
+}
+
 static rcv_status capture(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
-                          cudaGraphExec_t *out) {
-    cudaGraph_t graph = NULL;
+                          cudaGraph_t *graph) {
+    *graph = NULL;
     RCVI_CUDA_TRY(cudaStreamBeginCapture(w->capturing, cudaStreamCaptureModeThreadLocal), "beginning a graph capture");
     rcv_status status = rcvi_cuda_launch(w, first, end, binding, scratch, w->capturing);
-    cudaError_t ended = cudaStreamEndCapture(w->capturing, &graph);
-    if (!status) status = rcvi_cuda_check(ended, "capturing a graph");
-    if (!status) status = rcvi_cuda_check(cudaGraphInstantiate(out, graph, 0), "instantiating a graph");
+    cudaError_t ended = cudaStreamEndCapture(w->capturing, graph);
+    return status ? status : rcvi_cuda_check(ended, "capturing a graph");
+}
+
+/* Makes a graph that can be launched of one that was captured, in this place. */
+static rcv_status place_graph(rcvi_worker *w, rcvi_cuda_graph *g, size_t nodes, cudaGraph_t graph) {
+    cudaGraphExecUpdateResultInfo result;
+    if (g->graph && g->nodes == nodes && cudaGraphExecUpdate(g->graph, graph, &result) == cudaSuccess) return RCV_OK;
+    if (g->graph) (void)cudaGetLastError(); /* other launches: it is made anew */
+    free_graph(w, g);
+    RCVI_CUDA_TRY(cudaGraphInstantiate(&g->graph, graph, 0), "instantiating a graph");
+    g->nodes = nodes;
+    w->graph_nodes += nodes;
+    return RCV_OK;
+}
+
+static rcv_status add_graph(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
+                            rcvi_cuda_graph **out) {
+    cudaGraph_t graph = NULL;
+    size_t nodes = 0;
+    rcv_status status = capture(w, first, end, binding, scratch, &graph);
+    if (!status) status = rcvi_cuda_check(cudaGraphGetNodes(graph, NULL, &nodes), "counting the launches of a graph");
+    if (!status) {
+        *out = find_place(w, first, nodes);
+        status = place_graph(w, *out, nodes, graph);
+    }
     if (graph) cudaGraphDestroy(graph);
-    return status;
+    if (status) return status;
+    (*out)->first = first;
+    memcpy((*out)->key, w->key, w->key_count * sizeof *w->key);
+    return RCV_OK;
 }
 
 /* Was one of the last passes the same? Notes this one as the latest. */
@@ -81,27 +134,29 @@ static rcv_status launch_steps(rcvi_worker *w, size_t first, size_t end, const r
     return status;
 }
 
+/* Is the call before still running? Asking must not break a capture of another thread. */
+static bool is_running(const rcvi_worker *w) {
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    if (!w->called || cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess) return false;
+    bool running = cudaEventQuery(w->done) == cudaErrorNotReady;
+    if (running) (void)cudaGetLastError();
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    return running;
+}
+
 rcv_status rcvi_cuda_launch_graph(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                                   cudaStream_t stream) {
     make_key(w, first, binding);
     bool seen = was_seen(w);
     rcvi_cuda_graph *g = find(w);
-    if (!g && !seen && !binding->captures_at_once) return launch_steps(w, first, end, binding, scratch, stream);
-    if (!g) {
-        cudaGraphExec_t graph = NULL;
-        RCVI_TRY(capture(w, first, end, binding, scratch, &graph));
-        g = find_free(w);
-        g->graph = graph;
-        memcpy(g->key, w->key, w->key_count * sizeof *w->key);
-    }
+    if (!g && !seen && !binding->captures_at_once && !is_running(w))
+        return launch_steps(w, first, end, binding, scratch, stream);
+    if (!g) RCVI_TRY(add_graph(w, first, end, binding, scratch, &g));
     g->used = ++w->calls;
     w->begun_count = 0;
     return rcvi_cuda_check(cudaGraphLaunch(g->graph, stream), "launching a graph");
 }
 
 void rcvi_cuda_drop_graphs(rcvi_worker *w) {
-    for (int i = 0; i < RCVI_MAX_GRAPHS; i++) {
-        if (w->graphs[i].graph) cudaGraphExecDestroy(w->graphs[i].graph);
-        w->graphs[i].graph = NULL;
-    }
+    for (int i = 0; i < RCVI_MAX_GRAPHS; i++) free_graph(w, &w->graphs[i]);
 }

@@ -13,6 +13,8 @@ enum { RCVI_MAX_GRAPHS = 32, RCVI_SEEN_PASSES = 32 };
 /* A pass as captured for these addresses and flags. */
 typedef struct {
     cudaGraphExec_t graph; /* NULL: none */
+    size_t nodes;          /* launches and copies of it; 0: none */
+    size_t first;          /* step of the pass */
     void **key;            /* [key_count] */
     int64_t used;          /* number of the last call that used it */
 } rcvi_cuda_graph;
@@ -55,6 +57,7 @@ struct rcvi_worker {
     void **key;                    /* [key_count] of the call's graph */
     size_t key_count;
     rcvi_cuda_graph graphs[RCVI_MAX_GRAPHS];
+    size_t graph_nodes;              /* of all graphs */
     int64_t calls;                   /* of graphs */
     uint64_t seen[RCVI_SEEN_PASSES]; /* hashes of the keys of the last passes */
     unsigned next_seen;
@@ -89,7 +92,8 @@ rcv_status rcvi_cuda_wait(rcvi_worker *worker);
  * worker->buffers are bound. */
 rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                             cudaStream_t stream);
-/* graph.c: the same as one graph, where one of the last passes was the same; captured where the worker has none for these addresses. */
+/* graph.c: the same as one graph, where the worker has one for these addresses, one of the last passes was the same, or the call before is still
+ * running. */
 rcv_status rcvi_cuda_launch_graph(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding,
                                   char *scratch, cudaStream_t stream);
 void rcvi_cuda_drop_graphs(rcvi_worker *worker);
