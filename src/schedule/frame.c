@@ -105,6 +105,14 @@ static bool is_usable(const rcvi_buffer *buffer) {
     return !buffer->is_batch_major && (buffer->element == RCVI_REAL || buffer->element == RCVI_ACTIVATION);
 }
 
+/* Do dy and dx have the caller's type, where that is the plan's 16-bit type? Not in a wavefront that is one kernel: its layers would have
+ * several texts, since gradients between layers are exact, and a kernel of several texts has too few registers. */
+bool rcvi_frame_rounds_ends(const rcvi_frame *f) {
+    const rcvi_rungs *rungs = &f->program->rungs;
+    bool one_kernel = rungs->persistent && rungs->wavefront && !rungs->forward_wave && f->net->options.layers > 1;
+    return !one_kernel && rcvi_program_declared(f->program, f->program->options.data) == RCVI_ACTIVATION;
+}
+
 /* A buffer in place of the caller's data. Rounding changes nothing in it where the caller's type is the plan's 16-bit type. */
 static int own_buffer(rcvi_frame *f, int64_t slots, int64_t row, rcvi_rounding rounding, const char *name) {
     int own = rcvi_frame_buffer(f, slots, row, "%s", name);
@@ -243,7 +251,8 @@ int rcvi_frame_write_dy(rcvi_frame *f) {
     if (!f->program->options.separate_parameters) clear_gradients(f, 0, f->net->parameter_elements);
     for (size_t i = 0; f->program->options.separate_parameters && i < f->net->parameter_count; i++)
         clear_gradients(f, f->net->parameters[i].offset, f->net->parameters[i].count);
-    int dy = own_buffer(f, f->steps, columns, RCVI_EXACT, "dy.all");
+    int dy = rcvi_frame_buffer(f, f->steps, columns, "dy.all");
+    if (!f->program->failed && rcvi_frame_rounds_ends(f)) f->program->buffers[dy].rounding = RCVI_ROUNDED;
     rcvi_emit_copy(f->program, rows, columns, rcvi_whole_view(dy, columns),
                    rcvi_whole_view(rcvi_program_external(f->program, RCVI_DY, 0), columns));
     if (f->ragged) {

@@ -50,6 +50,8 @@ int rcvi_frame_write_dropout(rcvi_frame *frame, int64_t layer, int from, int64_t
 bool rcvi_frame_has_random_zoneout(const rcvi_frame *frame);
 int rcvi_frame_write_zone(rcvi_frame *frame, int64_t layer, int64_t direction, size_t input);
 
+/* Are dy and dx in the pass as the caller has them, in the plan's 16-bit type? */
+bool rcvi_frame_rounds_ends(const rcvi_frame *frame);
 /* First steps of the backward pass: clear the gradients of the parameters, copy dy to a buffer of its own. */
 int rcvi_frame_write_dy(rcvi_frame *frame);
 void rcvi_frame_write_dx(rcvi_frame *frame, int dx);

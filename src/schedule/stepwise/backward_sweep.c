@@ -142,8 +142,7 @@ int rcvi_backward_new_dx(rcvi_stepwise *w, int64_t layer) {
                                (long long)layer);
     rcvi_program *program = w->frame.program;
     /* What the caller reads in the plan's 16-bit type, and nothing is added to, may be rounded at once. */
-    bool rounded = layer == 0 && directions == 1 && !program->failed &&
-                   rcvi_program_declared(program, program->options.data) == RCVI_ACTIVATION;
+    bool rounded = layer == 0 && directions == 1 && !program->failed && rcvi_frame_rounds_ends(&w->frame);
     if (rounded) program->buffers[dx].rounding = RCVI_ROUNDED;
     return dx;
 }

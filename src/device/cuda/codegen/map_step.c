@@ -32,15 +32,6 @@ void rcvi_writer_add_other_store(rcvi_map_writer *w, int view, const char *name,
 
 bool rcvi_writer_is_fetched(const rcvi_view *view) { return view->row != 0; }
 
-static bool is_either(const rcvi_map_writer *w, int index) {
-    return index < w->map->operand_count && w->shape->is_either && w->shape->is_either[index];
-}
-
-/* The second place of what is read from one of two. */
-static void add_second_address(rcvi_map_writer *w, int index) {
-    rcvi_text_add(&w->text, "ROUNDED_OF(c, 0, %d), ", rcvi_map_count_rounded(w->shape, index));
-}
-
 void rcvi_writer_add_row_value(rcvi_map_writer *w, const rcvi_view *view, int index, int number, rcvi_map_loading how) {
     const char *type = rcvi_source_types[w->shape->types[index]], *once = view->column ? "" : "_once";
     bool fetched = rcvi_writer_is_fetched(view);
@@ -48,21 +39,14 @@ void rcvi_writer_add_row_value(rcvi_map_writer *w, const rcvi_view *view, int in
         rcvi_text_add(&w->text, "        %s<%s> v%d%s;\n", view->column ? "Group" : "Single", type, number,
                       view->column ? "[Row::EACH]" : "");
     if (how == NAMED) rcvi_text_add(&w->text, "    REAL v%d[SPAN];\n", number);
-    const char *narrow = rcvi_source_types[w->shape->narrow];
-    if (how == NAMED && fetched && is_either(w, index))
-        rcvi_text_add(&w->text, "    Row::template widen_either<%s>(c.address(%d), x.v%d, v%d);\n", narrow, index,
-                      number, number);
-    else if (how == NAMED && fetched)
-        rcvi_text_add(&w->text, "    Row::widen%s(x.v%d, v%d);\n", once, number, number);
+    if (how == NAMED && fetched) rcvi_text_add(&w->text, "    Row::widen%s(x.v%d, v%d);\n", once, number, number);
     bool loads = how == NAMED && !fetched;
     if (!loads && (!fetched || how != (w->links->flags[index] != RCVI_NONE ? LOADED_FLAGGED
                                        : w->links->is_remote[index]        ? LOADED_REMOTE
                                                                            : LOADED)))
         return;
-    bool either = !loads && is_either(w, index);
-    rcvi_text_add(&w->text, "    Row::template %s%s<%s>(ADDRESS_OF(c, 0, %d), ", loads ? "load" : "fetch",
-                  either ? "_either" : once, either ? narrow : type, index);
-    if (either) add_second_address(w, index);
+    rcvi_text_add(&w->text, "    Row::template %s%s<%s>(ADDRESS_OF(c, 0, %d), ", loads ? "load" : "fetch", once, type,
+                  index);
     rcvi_writer_add_element(w, view, index);
     rcvi_text_add(&w->text, ", column, %sv%d);\n", loads ? "" : "x.", number);
 }
@@ -79,22 +63,13 @@ static void add_value(rcvi_map_writer *w, const rcvi_view *view, int index, cons
         return;
     }
     if (how == DECLARED) rcvi_text_add(&w->text, "        Group<%s> %s%d;\n", type, name, number);
-    const char *narrow = rcvi_source_types[w->shape->narrow];
-    if (how == NAMED && is_either(w, index))
-        rcvi_text_add(&w->text, "    REAL %s%d[VECTOR];\n    widen_either<%s>(c.address(%d), x.%s%d, %s%d);\n", name,
-                      number, narrow, index, name, number, name, number);
-    else if (how == NAMED)
+    if (how == NAMED)
         rcvi_text_add(&w->text, "    REAL %s%d[VECTOR];\n    widen_group(x.%s%d, %s%d);\n", name, number, name, number,
                       name, number);
     if (how != (w->links->is_remote[index] ? LOADED_REMOTE : LOADED)) return;
     bool carried = index < w->map->operand_count && w->links->carried[index] != RCVI_NONE;
-    bool either = is_either(w, index);
     rcvi_text_add(&w->text, "    %s%s<%s>(ADDRESS_OF(c, 0, %d), ", carried ? "if (c.begins) " : "",
-                  either         ? "fetch_either"
-                  : view->column ? "fetch_group"
-                                 : "fetch_repeated",
-                  either ? narrow : type, index);
-    if (either) add_second_address(w, index);
+                  view->column ? "fetch_group" : "fetch_repeated", type, index);
     rcvi_writer_add_element(w, view, index);
     rcvi_text_add(&w->text, ", x.%s%d);\n", name, number);
 }

@@ -32,8 +32,7 @@ enum {
 typedef struct {
     const rcvi_map *map;
     const unsigned char *types; /* [views] rcvi_cuda_type */
-    const bool *has_rounded;    /* [operands] it has a second place, of type `narrow`, which is written too */
-    const bool *is_either;      /* [operands] read from that place or the second one, whichever is there; may be NULL */
+    const bool *has_rounded;    /* [operands] written to a second place, of type `narrow` */
     const bool
         *transposed;       /* [operands] read feature after feature: the stride is from column to column; may be NULL */
     rcvi_cuda_type real;   /* what is computed in: RCVI_F32 or RCVI_F64 */

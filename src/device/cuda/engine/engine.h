@@ -147,10 +147,9 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *engine);
 /* layout.c: after loops are prepared, drops the rounded copies of inputs that only persistent kernels multiply. */
 void rcvi_cuda_drop_rounded(rcvi_engine *engine);
 
-/* map_kernels.c: the shape of a map's kernel, or of a step of a persistent one, its views and passes. The kernel may be shared with others of
- * these steps. */
+/* map_kernels.c: the shape of a map's kernel, its views and passes. The kernel may be shared with others of these steps. */
 rcv_status rcvi_cuda_shape_map(rcvi_engine *engine, const rcvi_step *step, const rcvi_step *steps, size_t step_count,
-                               bool persistent, rcvi_cuda_ready *ready, rcvi_map_shape *shape);
+                               rcvi_cuda_ready *ready, rcvi_map_shape *shape);
 rcv_status rcvi_cuda_prepare_map(rcvi_engine *engine, const rcvi_step *step, rcvi_cuda_ready *ready);
 
 /* products.c: the library's product of a step over `span` time steps. */

@@ -68,9 +68,8 @@ static rcvi_cuda_graph *find_place(rcvi_worker *w, size_t first, size_t nodes) {
     }
     bool fits = w->graph_nodes + nodes <= RCVI_TUNED_GRAPH_NODES;
     if (same && same->nodes == nodes && (!place || !fits)) return same;
-    while (w->graph_nodes > 0 && (!place || !fits)) {
-        place = find_oldest(w, SIZE_MAX);
-        free_graph(w, place);
+    for (rcvi_cuda_graph *oldest; (!place || !fits) && (oldest = find_oldest(w, SIZE_MAX)); place = oldest) {
+        free_graph(w, oldest);
         fits = w->graph_nodes + nodes <= RCVI_TUNED_GRAPH_NODES;
     }
     return place;

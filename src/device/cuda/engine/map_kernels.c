@@ -98,17 +98,8 @@ static int members_of(const rcvi_engine *e, const rcvi_step *step, const rcvi_st
     return count < RCVI_MAX_MEMBERS ? count : RCVI_MAX_MEMBERS;
 }
 
-/* In a persistent kernel a value that layers read in different types is read from one of two places: as above, for the last layer's dy and dx
- * between layers. */
-static bool can_be_either(const rcvi_engine *e, const rcvi_access *access) {
-    rcvi_cuda_type type = rcvi_cuda_type_of(e, access->view);
-    bool two = e->narrow != e->real && (type == e->real || type == e->narrow);
-    return two && !access->written && access->use == RCVI_USE_VALUE && access->view->row != 0 &&
-           access->view->column == 1;
-}
-
 rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, const rcvi_step *steps, size_t step_count,
-                               bool persistent, rcvi_cuda_ready *ready, rcvi_map_shape *shape) {
+                               rcvi_cuda_ready *ready, rcvi_map_shape *shape) {
     const rcvi_map *map = step->map;
     const rcvi_view *views[RCVI_MAX_VIEWS];
     rcvi_pass passes[RCVI_MAX_PASSES];
@@ -122,7 +113,6 @@ rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, const rcvi
     unsigned char *types = rcvi_pool_new(&e->pool, (size_t)ready->view_count, 1);
     bool *has_rounded = rcvi_pool_new(&e->pool, (size_t)map->operand_count, sizeof *has_rounded);
     bool *transposed = rcvi_pool_new(&e->pool, (size_t)map->operand_count, sizeof *transposed);
-    bool *is_either = rcvi_pool_new(&e->pool, (size_t)map->operand_count, sizeof *is_either);
     if (e->pool.failed) return RCV_NO_MEMORY;
     memcpy(ready->views, views, (size_t)ready->view_count * sizeof *views);
     memcpy(ready->passes, passes, (size_t)ready->pass_count * sizeof *passes);
@@ -136,13 +126,8 @@ rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, const rcvi
     }
     for (int k = 0; k < count; k++) {
         bool own = accesses[k].view >= map->operands && accesses[k].view < map->operands + map->operand_count;
-        if (!own) continue;
+        if (!own || !accesses[k].written) continue;
         ptrdiff_t operand = accesses[k].view - map->operands;
-        if (persistent && differs[operand] && can_be_either(e, &accesses[k])) {
-            is_either[operand] = has_rounded[operand] = true;
-            types[operand] = (unsigned char)e->real;
-        }
-        if (!accesses[k].written) continue;
         has_rounded[operand] = rcvi_cuda_has_rounded(e, accesses[k].view->buffer);
         /* An operand that is only written, with different types in different layers, is written to both places, of which one may be
          * absent. So layers whose output is activations share the kernel of the last layer, whose output is real. */
@@ -155,7 +140,6 @@ rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, const rcvi
     *shape = (rcvi_map_shape){.map = map,
                               .types = types,
                               .has_rounded = has_rounded,
-                              .is_either = is_either,
                               .transposed = transposed,
                               .real = e->real,
                               .narrow = e->narrow,
@@ -188,7 +172,7 @@ rcv_status rcvi_cuda_prepare_map(rcvi_engine *e, const rcvi_step *step, rcvi_cud
     const rcvi_step *first = program->steps + (backward ? program->forward_count : 0);
     size_t count = backward ? program->step_count - program->forward_count : program->forward_count, k = 0;
     rcvi_cuda_kernel kernel = {.source = NULL};
-    RCVI_TRY(rcvi_cuda_shape_map(e, step, first, count, false, ready, &kernel.shape));
+    RCVI_TRY(rcvi_cuda_shape_map(e, step, first, count, ready, &kernel.shape));
     kernel.shape.counted = rcvi_cuda_is_counted(e, (size_t)(step - program->steps));
     if (program->rungs.interpret)
         RCVI_TRY(rcvi_map_table_new(e->context, &kernel.shape, &kernel.table));

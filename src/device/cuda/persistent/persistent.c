@@ -52,7 +52,7 @@ static void find_due(const rcvi_engine *e, const rcvi_step *step, int64_t iterat
 static rcv_status open_step(rcvi_engine *e, const rcvi_persistent *p, rcvi_kernel_step *s) {
     const rcvi_step *step = s->step;
     rcvi_cuda_ready ready = {.kernel = RCVI_NONE};
-    RCVI_TRY(rcvi_cuda_shape_map(e, step, p->merged, (size_t)p->step_count, true, &ready, &s->shape));
+    RCVI_TRY(rcvi_cuda_shape_map(e, step, p->merged, (size_t)p->step_count, &ready, &s->shape));
     s->task = RCVI_NONE;
     s->views = ready.views;
     s->view_count = ready.view_count;

@@ -209,25 +209,6 @@ template <typename T> INLINE void widen_group(const Group<T> &x, REAL (&out)[VEC
     for (int i = 0; i < VECTOR; i++) out[i] = (REAL)widen(x.at[i]);
 }
 
-/* What layers read in different types, from an array of REAL or, where it is absent, from one of T, whose bits the group then holds. */
-template <typename T>
-INLINE void fetch_either(unsigned long long address, unsigned long long second, long long element, Group<REAL> &x) {
-    if (address) {
-        fetch_group<REAL>(address, element, x);
-        return;
-    }
-    Group<T> narrow;
-    fetch_group<T>(second, element, narrow);
-    memcpy(&x, &narrow, sizeof narrow);
-}
-template <typename T>
-INLINE void widen_either(unsigned long long address, const Group<REAL> &x, REAL (&out)[VECTOR]) {
-    Group<T> narrow;
-    memcpy(&narrow, &x, sizeof narrow);
-#pragma unroll
-    for (int i = 0; i < VECTOR; i++) out[i] = address ? x.at[i] : (REAL)widen(narrow.at[i]);
-}
-
 /* ---- counters ---- */
 
 /* Polls a counter until it has reached `target`, and calls `meanwhile` in between. After some seconds it sets the fault word and returns,

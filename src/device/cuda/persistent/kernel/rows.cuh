@@ -33,22 +33,6 @@ template <int ROW_SIZE_, int COLUMNS> struct RowOf {
         for (int i = 0; i < SPAN; i++) out[i] = (REAL)::widen(x.at);
     }
     template <typename T>
-    static INLINE void fetch_either(unsigned long long address, unsigned long long second, long long element,
-                                    int column, Group<REAL> (&x)[EACH]) {
-#pragma unroll
-        for (int e = 0; e < EACH; e++) ::fetch_either<T>(address, second, element + offset(column, e), x[e]);
-    }
-    template <typename T>
-    static INLINE void widen_either(unsigned long long address, const Group<REAL> (&x)[EACH], REAL (&out)[SPAN]) {
-#pragma unroll
-        for (int e = 0; e < EACH; e++) {
-            REAL group[VECTOR];
-            ::widen_either<T>(address, x[e], group);
-#pragma unroll
-            for (int i = 0; i < VECTOR; i++) out[e * VECTOR + i] = group[i];
-        }
-    }
-    template <typename T>
     static INLINE void load(unsigned long long address, long long element, int column, REAL (&out)[SPAN]) {
         Group<T> x[EACH];
         fetch<T>(address, element, column, x);
