@@ -8,7 +8,8 @@
  * pass fill when parameters have changed; it lasts from call to call, as packed matrices do.
  *
  * Gradients. All steps add to a buffer that begins with zeros in every call. The last steps of the program copy it to the caller's array, or
- * add it to what is there. So a gradient is rounded once. */
+ * add it to what is there. So a gradient is rounded once. Where the type is the plan's 16-bit type, one step alone computes each of them, and the
+ * device's steps round their sums, they write to the caller's array themselves. */
 #include "program/program.h"
 
 #include <string.h>
@@ -214,11 +215,13 @@ static void convert_gradients(conversion *c) {
 
 void rcvi_program_convert(rcvi_program *program) {
     size_t externals = program->external_count;
+    bool direct = program->machine.gemm_writes_activations && rcvi_program_covers_gradients(program);
     for (size_t i = 0; i < externals && !program->failed; i++) {
         conversion c = {.program = program, .theirs = program->externals[i]};
         const rcvi_buffer *buffer = &program->buffers[c.theirs];
         bool parameters = buffer->role == RCVI_PARAMETERS;
         if ((!parameters && buffer->role != RCVI_DPARAMETERS) || buffer->element == RCVI_REAL) continue;
+        if (!parameters && direct && buffer->element == RCVI_ACTIVATION) continue;
         if (parameters)
             convert_parameters(&c);
         else

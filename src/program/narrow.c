@@ -2,7 +2,10 @@
 #include "program/program.h"
 
 bool rcvi_program_rounds_sum(const rcvi_program *program, const rcvi_step *step, const rcvi_access *access) {
-    return program->machine.gemm_writes_activations && program->rungs.scan && step->kind == RCVI_STEP_GEMM &&
+    bool gradient = program->buffers[access->view->buffer].role == RCVI_DPARAMETERS && access->view == &step->out;
+    if (!program->machine.gemm_writes_activations) return false;
+    if (gradient) return step->kind == RCVI_STEP_GEMM || step->kind == RCVI_STEP_REDUCE;
+    return program->rungs.scan && step->kind == RCVI_STEP_GEMM &&
            (access->view == &step->out || access->view == step->gemm.start);
 }
 

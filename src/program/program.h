@@ -327,6 +327,9 @@ struct rcvi_access;
 static inline bool rcvi_buffer_is_gradient(const rcvi_buffer *buffer) {
     return buffer->role == RCVI_DPARAMETERS || buffer->replaces == RCVI_DPARAMETERS;
 }
+/* Is every element of the gradients written by exactly one step, which adds, outside of loops? Where a call overwrites the gradients it may
+ * then store them, without zeros first. */
+bool rcvi_program_covers_gradients(const rcvi_program *program);
 /* Where parameters or their gradients are declared in another type: gives the steps that cannot use the caller's arrays buffers of the plan's
  * own type, which copies fill, or are copied from. */
 void rcvi_program_convert(rcvi_program *program);

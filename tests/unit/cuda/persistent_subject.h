@@ -17,7 +17,7 @@ typedef struct {
 } subject;
 
 /* On a GPU with this number of processors and bytes of shared memory a block. */
-static rcv_array_type subject_data, subject_parameters; /* that the next subjects declare */
+static rcv_array_type subject_data, subject_parameters, subject_gradients; /* that the next subjects declare */
 
 static inline void open_subject_on(subject *s, const config *c, rcv_dtype dtype, bool training, const char *plan,
                                    int processors, int shared) {
@@ -30,6 +30,7 @@ static inline void open_subject_on(subject *s, const config *c, rcv_dtype dtype,
     options.training = training;
     options.data = subject_data;
     options.parameters = subject_parameters;
+    options.gradients = subject_gradients;
     if (!strcmp(c->cell, "lstm_proj")) net.sizes = proj, net.size_count = 1;
     memset(s, 0, sizeof *s);
     s->context = test_context(&s->allocator);

@@ -113,7 +113,16 @@ static void check_loops(const config *c, rcv_dtype dtype, bool training, const c
     close_subject(&s);
 }
 
-/* Layers of a wavefront are one text, whatever type the caller's data have. */
+static int count_gradient_copies(const rcvi_program *program) {
+    int count = 0;
+    for (size_t i = program->forward_count; i < program->step_count; i++) {
+        const rcvi_step *step = &program->steps[i];
+        count += step->kind == RCVI_STEP_COPY && program->buffers[step->out.buffer].role == RCVI_DPARAMETERS;
+    }
+    return count;
+}
+
+/* Layers of a wavefront are one text, whatever type the caller's data have. Gradients of the plan's 16-bit type are stored by the products. */
 static void test_data_types(void **state) {
     (void)state;
     static const rcv_array_type types[] = {RCV_AS_PLAN, RCV_AS_BFLOAT16, RCV_AS_FLOAT16};
@@ -121,7 +130,7 @@ static void test_data_types(void **state) {
         subject s;
         size_t loop = 0;
         subject_data = types[i / 2];
-        subject_parameters = i % 2 ? types[i / 2] : RCV_AS_PLAN;
+        subject_parameters = subject_gradients = i % 2 ? types[i / 2] : RCV_AS_PLAN;
         open_subject(&s, &deep, RCV_BFLOAT16, true, by_wave);
         int loops = 0;
         for (; next_loop(&s, &loop); loop++, loops++) {
@@ -131,9 +140,10 @@ static void test_data_types(void **state) {
             rcvi_persistent_free(s.context, p);
         }
         assert_int_equal(loops, 2);
+        assert_int_equal(count_gradient_copies(&s.program), subject_gradients == RCV_AS_FLOAT16);
         close_subject(&s);
     }
-    subject_data = subject_parameters = RCV_AS_PLAN;
+    subject_data = subject_parameters = subject_gradients = RCV_AS_PLAN;
 }
 
 static void test_loops(void **state) {

@@ -53,7 +53,7 @@ static rcv_status propose(const rcvi_cuda_gemm *gemm, const uint32_t alignment[3
                           rcvi_gemm_method *found) {
     const rcvi_cuda_gemm_shape *s = &gemm->shape;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    reductions |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE; /* float, as the sums */
+    if (rcvi_cuda_bytes(s->out) > 2) reductions |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE; /* as the sums */
     cublasLtMatmulHeuristicResult_t results[MOST_RESULTS];
     memset(results, 0, sizeof results);
     int count = 0;
