@@ -365,6 +365,10 @@ typedef struct {
                                   once; rcv_backward.accumulate adds the sum to what is there. Not with signals */
     bool device_lengths;       /* with `lengths`: they lie in the device's memory, as x does, and are read when the call
                                   runs. They are not checked: values outside of 1..steps count as the nearest of these */
+    /* Calls of at most so many sequences are made by a plan of their own, which is found like the other: what is fastest
+     * for 64 sequences may take one twice as long as need be. Below `batch`; 0: there is none. Not with signals. */
+    int64_t small_batch;
+    const char *small_schedule; /* with `schedule`: the plan string of that plan; NULL: the same */
 } rcv_plan_options;
 
 /* Thread-safe, all functions of this section. Returned pointers are valid as long as the plan. */
@@ -376,6 +380,11 @@ RCV_API void rcv_plan_free(rcv_plan *plan);                  /* NULL does nothin
 RCV_API const char *rcv_plan_string(const rcv_plan *plan);   /* with it as `schedule`, the same plan is made again */
 RCV_API size_t rcv_plan_bytes(const rcv_plan *plan);         /* that a run of the plan allocates */
 RCV_API size_t rcv_plan_reserve_bytes(const rcv_plan *plan); /* of a reserve; 0: the plan is for inference */
+/* With small_batch: the plan of calls of few sequences, for these functions and those below; NULL: there is none. It
+ * belongs to `plan`, and the others describe `plan` alone, except that rcv_plan_bytes() counts both, a reserve is large
+ * enough for either, and rcv_plan_wait and rcv_plan_stay are for both. On a GPU calls of the two follow each other in
+ * the order of their stream alone, and each plan has a first call on a stream. */
+RCV_API const rcv_plan *rcv_plan_small(const rcv_plan *plan);
 /* RCV_BACKGROUND. The first plan is returned in milliseconds: from wisdom if its kernels are compiled, else one that
  * needs no search. Otherwise a thread times other plans, one search of a context at a time. What it finds is the plan
  * from then on: rcv_plan_string() and the functions below describe it, and runs take it between two calls, before a

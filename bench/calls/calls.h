@@ -112,6 +112,7 @@ typedef struct {
     const char *schedule;      /* NULL: the planner chooses */
     rcv_array_type data;       /* of x, y, dx, dy */
     rcv_array_type parameters; /* of parameters and gradients */
+    int64_t small_batch;       /* calls of so many sequences have a plan of their own; 0: none have */
 } shape;
 
 /* A network with one plan, one run and arrays in the device's memory. Its address must not change while it is open. */

@@ -94,11 +94,11 @@ static void note_replaced(void *user) { atomic_store(&((network *)user)->replace
 
 static rcv_status make_plan(network *n) {
     const shape *s = &n->shape;
-    const rcv_plan_options o =
-        RCV_INIT(rcv_plan_options, .steps = s->steps, .batch = s->batch, .dtype = s->dtype, .training = s->training,
-                 .lengths = s->lengths, .reserve = s->reserve, .schedule = s->schedule, .effort = s->effort,
-                 .device = n->job->options->device, .go_on = go_on, .user = n, .data = s->data,
-                 .parameters = s->parameters, .gradients = s->parameters, .replaced = note_replaced);
+    const rcv_plan_options o = RCV_INIT(
+        rcv_plan_options, .steps = s->steps, .batch = s->batch, .dtype = s->dtype, .training = s->training,
+        .lengths = s->lengths, .reserve = s->reserve, .schedule = s->schedule, .effort = s->effort,
+        .device = n->job->options->device, .go_on = go_on, .user = n, .data = s->data, .parameters = s->parameters,
+        .gradients = s->parameters, .replaced = note_replaced, .small_batch = s->small_batch);
     rcv_status status = rcv_plan_new(n->net, &o, &n->plan);
     if (status) return status;
     snprintf(n->first_plan, sizeof n->first_plan, "%s", rcv_plan_string(n->plan));

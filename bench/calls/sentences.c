@@ -1,4 +1,5 @@
-/* An epoch of sentences: batches of any number of steps and sequences by one plan, against plans of exactly their sizes.
+/* An epoch of sentences: batches of any number of steps and sequences by one plan, which has another one for few sequences, against plans of
+ * exactly their sizes.
  *
  * The epoch is a real first one: the run has seen no call before it, so that whatever a plan prepares for sizes it has not seen is part of its time.
  * The exact plans, of which there would be hundreds, are made for some of the sizes, and timed in steps that repeat, when everything is prepared. A
@@ -13,9 +14,10 @@
 enum {
     MOST_STEPS = 82, /* of Penn Treebank's longest sentence, with <eos> */
     MOST_BATCH = 64,
-    POOL = 1600,  /* sentences that are sorted together */
-    PADDING = 2,  /* steps that a sentence of a batch may be shorter than its longest */
-    SAMPLES = 48, /* pairs of sizes that are planned exactly, at most */
+    SMALL_BATCH = 16, /* up to so many sequences a batch counts as small */
+    POOL = 1600,      /* sentences that are sorted together */
+    PADDING = 2,      /* steps that a sentence of a batch may be shorter than its longest */
+    SAMPLES = 48,     /* pairs of sizes that are planned exactly, at most */
     TINY_SAMPLES = 8,
     LEAST_SAMPLES = 8, /* fewer do not stand for the epoch */
     EPOCHS = 3,        /* first epochs, each by a new run; exact plans are made between them */
@@ -108,6 +110,7 @@ typedef struct {
     size_t batches; /* of an epoch, as many as there was time for */
     size_t count;
     double first[EPOCHS], second[EPOCHS]; /* seconds; second 0: not timed */
+    double exact;                         /* the same batches by exact plans; 0: not timed */
 } epochs;
 
 static rcv_status time_epochs(job *j, network *one, const batches *b, epochs *e) {
@@ -151,6 +154,8 @@ static void report_epoch(job *j, const network *one, const batches *b, const epo
     if (e->second[0] > 0) detail_number(j, "second_epoch_s", e->second[0]);
     detail_number(j, "plan_s", one->plan_seconds);
     detail_text(j, "plan", rcv_plan_string(one->plan));
+    detail_number(j, "small_batch", (double)one->shape.small_batch);
+    detail_text(j, "small_plan", rcv_plan_string(rcv_plan_small(one->plan)));
     detail_pairs(j, "sizes", b->pairs[0], b->count);
     row_end(j, &r, e->first[0]);
 }
@@ -193,6 +198,7 @@ static rcv_status time_sample(job *j, network *one, const int64_t pair[2], sampl
     double medians[2];
     own.steps = pair[0];
     own.batch = pair[1];
+    own.small_batch = 0;
     rcv_status status = network_open_and_step(j, &own, &exact);
     if (status) return status;
     timed each[] = {{one, pair[0], pair[1]}, {&exact, 0, 0}};
@@ -231,11 +237,12 @@ static void sum_batches(const batches *b, size_t batch_count, const sample *samp
     }
 }
 
-static void report_ratio(job *j, const row *r, const batches *b, const epochs *e, const sample *samples, size_t count) {
+static void report_ratio(job *j, const row *r, const batches *b, epochs *e, const sample *samples, size_t count) {
     static double ratios[SAMPLES];
     static int64_t pairs[SAMPLES][2];
     double exact = 0, one = 0;
     sum_batches(b, e->batches, samples, count, &exact, &one);
+    e->exact = exact;
     for (size_t i = 0; i < count; i++) {
         ratios[i] = samples[i].one / samples[i].exact;
         memcpy(pairs[i], samples[i].pair, sizeof pairs[i]);
@@ -289,6 +296,32 @@ static void measure_ratio(job *j, const row *r, network *one, const batches *b, 
     }
 }
 
+/* The same epoch without a plan for few sequences. */
+static void measure_without_small(job *j, const shape *s, const batches *b, const epochs *e) {
+    static network one;
+    shape own = *s;
+    const row r = {"sentences.without_small",
+                   "the same without a plan of its own for calls of few sequences, of tuned plans", "x", 0};
+    double seconds = 0;
+    size_t done = 0;
+    own.small_batch = 0;
+    if (e->exact <= 0 || !time_is_left(j)) {
+        row_left_out(j, &r, "no time was left");
+        return;
+    }
+    rcv_status status = network_open(j, &own, &one);
+    if (!status) status = time_epoch(&one, b, e->batches, j->until - now(), &done, &seconds);
+    if (status) {
+        row_failed(j, &r, status);
+    } else if (done < e->batches) {
+        row_left_out(j, &r, "too little time was left");
+    } else {
+        detail_text(j, "plan", rcv_plan_string(one.plan));
+        row_end(j, &r, seconds / e->exact);
+    }
+    network_close(&one);
+}
+
 void measure_sentences(job *j, const char *unused) {
     (void)unused;
     static network one;
@@ -320,7 +353,8 @@ void measure_sentences(job *j, const char *unused) {
                .layers = 2,
                .dtype = RCV_BFLOAT16,
                .training = true,
-               .lengths = true};
+               .lengths = true,
+               .small_batch = SMALL_BATCH};
     if (j->options->tiny) s.input = s.hidden = 16; /* the sizes of batches stay */
     epochs e = {0};
     rcv_status status = network_open(j, &s, &one); /* no step: the epoch has the first calls */
@@ -345,5 +379,6 @@ void measure_sentences(job *j, const char *unused) {
         measure_ratio(j, &r, &one, &b, &e);
     }
     network_close(&one);
+    if (!status) measure_without_small(j, &s, &b, &e);
     free(b.pairs);
 }

@@ -256,8 +256,7 @@ void rcvi_background_set_stream(rcvi_background *b, rcvi_watched *run, void *str
 
 /* ---- public ---- */
 
-rcv_status rcv_plan_wait(const rcv_plan *plan) {
-    RCVI_NEED(plan, "plan");
+static rcv_status wait_for_search(const rcv_plan *plan) {
     rcvi_background *b = plan->background;
     if (!b) return RCV_OK;
     if (!is_here(b)) return rcvi_fail(RCV_UNSUPPORTED, "the search for this plan runs in the parent of this process");
@@ -275,8 +274,16 @@ rcv_status rcv_plan_wait(const rcv_plan *plan) {
     return status ? rcvi_fail(status, "%s", b->message) : RCV_OK;
 }
 
+rcv_status rcv_plan_wait(const rcv_plan *plan) {
+    RCVI_NEED(plan, "plan");
+    rcv_status status = wait_for_search(plan);
+    if (!plan->small) return status;
+    rcv_status small = wait_for_search(plan->small);
+    return status ? status : small;
+}
+
 rcv_status rcv_plan_stay(rcv_plan *plan) {
     RCVI_NEED(plan, "plan");
     if (plan->background) stop(plan->background);
-    return RCV_OK;
+    return plan->small ? rcv_plan_stay(plan->small) : RCV_OK;
 }

@@ -293,10 +293,8 @@ static rcv_status forward(rcv_run *run, const rcv_forward *data) {
     return RCV_OK;
 }
 
-rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
-    RCVI_NEED(run, "run");
-    RCVI_NEED(data, "data");
-    RCVI_READ(rcv_forward, data, "data");
+/* A forward call by the version of the plan that it names, or by the newest one. */
+static rcv_status forward_by_version(rcv_run *run, const rcv_forward *data) {
     if (!run->first_plan && !data->version) return forward(run, data);
     rcv_run *own = run;
     if (own->first_plan && rcvi_run_will_follow(own)) {
@@ -310,6 +308,23 @@ rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
     RCVI_TRY(forward(run, data));
     own->last = run;
     if (own->first_plan && !run->plan->program.options.training) rcvi_background_note_end(own->first_plan->background);
+    return RCV_OK;
+}
+
+/* The run that makes calls of so many sequences. */
+static rcv_run *find_by_batch(rcv_run *run, const rcv_forward *data) {
+    const rcv_run *small = run->small;
+    return small && data->batch > 0 && data->batch <= small->plan->program.options.batch ? run->small : run;
+}
+
+rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
+    RCVI_NEED(run, "run");
+    RCVI_NEED(data, "data");
+    RCVI_READ(rcv_forward, data, "data");
+    rcv_run *own = find_by_batch(run, data);
+    if (own != run->recent) rcvi_run_forget_parameters(own); /* the last call's are packed in the other one */
+    RCVI_TRY(forward_by_version(own, data));
+    run->recent = own;
     return RCV_OK;
 }
 
@@ -457,7 +472,16 @@ static rcv_status backward(rcv_run *run, const rcv_backward *data) {
     return RCV_OK;
 }
 
-/* The run that made the forward call of this backward call. */
+/* Of a run and the one for few sequences, that which made the forward call of this backward call. */
+static rcv_status find_recent(rcv_run *run, const rcv_forward *data, rcv_run **found) {
+    *found = run->recent;
+    if (!data || !run->small) return RCV_OK;
+    RCVI_READ(rcv_forward, data, "data->forward");
+    *found = find_by_batch(run, data);
+    return RCV_OK;
+}
+
+/* The version that made it. */
 static rcv_status find_forward_run(rcv_run *run, const rcv_forward *data, rcv_run **found) {
     *found = run->last;
     if (!data) return RCV_OK;
@@ -469,6 +493,7 @@ rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data) {
     RCVI_NEED(run, "run");
     RCVI_NEED(data, "data");
     RCVI_READ(rcv_backward, data, "data");
+    RCVI_TRY(find_recent(run, data->forward, &run));
     const rcv_plan *first_plan = run->first_plan;
     if (first_plan) rcvi_run_note_capture(run);
     RCVI_TRY(find_forward_run(run, data->forward, &run));

@@ -84,6 +84,14 @@ static rcv_status check_options(const rcv_net *net, const rcv_plan_options *o) {
     if (o->signals && o->separate_parameters)
         return rcvi_fail(RCV_INVALID, "signals are for gradients in one flat array; make the plan without "
                                       "separate_parameters, or without signals");
+    if (o->small_batch < 0 || (o->small_batch > 0 && o->small_batch >= o->batch))
+        return rcvi_fail(RCV_INVALID, "small_batch is %lld, which is not 1 to batch - 1 = %lld, or 0 for none",
+                         (long long)o->small_batch, (long long)o->batch - 1);
+    if (o->small_batch && o->signals)
+        return rcvi_fail(RCV_INVALID,
+                         "signals are raised by one plan; make it without small_batch, or without signals");
+    if (o->small_schedule && !(o->schedule && o->small_batch))
+        return rcvi_fail(RCV_INVALID, "small_schedule is for plans with schedule and small_batch");
     return check_shape(net, o);
 }
 
@@ -111,6 +119,7 @@ static rcv_status build(rcv_plan *plan, const rcvi_problem *problem, const rcvi_
     plan->program.options.go_on = NULL; /* the caller's, valid during planning only */
     plan->program.options.user = NULL;
     plan->program.options.device = NULL; /* the caller's text; plan->device and plan->ordinal say it */
+    plan->program.options.small_schedule = NULL;
     plan->schedule = rcvi_schedule_for(rungs);
     RCVI_TRY(plan->schedule->applies(problem->net, &plan->program.options, rungs, &problem->machine));
     RCVI_TRY(write_program(plan));
@@ -263,6 +272,32 @@ static void log_plan(const rcv_plan *plan, const rcv_plan_options *o) {
     }
 }
 
+static rcv_status make_and_log(const rcv_net *net, const rcv_plan_options *options, rcv_plan **plan) {
+    double begin = rcvi_now();
+    rcvi_problem problem = {.net = net, .options = options};
+    RCVI_TRY(rcvi_device_find(options->device, &problem.device, &problem.ordinal));
+    RCVI_TRY(make(&problem, plan));
+    (*plan)->seconds = rcvi_now() - begin;
+    log_plan(*plan, options);
+    return RCV_OK;
+}
+
+/* The plan for calls of few sequences. A limit of memory holds for both. */
+static rcv_status make_small(rcv_plan *plan, const rcv_plan_options *o) {
+    rcv_plan_options own = *o;
+    if (o->memory && plan->run_bytes >= o->memory)
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a run of %s needs %zu bytes, which leaves none of %zu for calls of few "
+                         "sequences: leave small_batch out",
+                         plan->string, plan->run_bytes, o->memory);
+    if (o->memory) own.memory -= plan->run_bytes;
+    if (o->small_schedule) own.schedule = o->small_schedule;
+    own.batch = o->small_batch;
+    own.small_batch = 0;
+    own.small_schedule = NULL;
+    return make_and_log(plan->net, &own, &plan->small);
+}
+
 rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv_plan **out) {
     RCVI_NEED(out, "plan");
     *out = NULL;
@@ -270,23 +305,20 @@ rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv
     RCVI_NEED(options, "options");
     RCVI_READ(rcv_plan_options, options, "options");
     RCVI_TRY(check_options(net, options));
-    double begin = rcvi_now();
-    rcvi_problem problem = {.net = net, .options = options};
-    RCVI_TRY(rcvi_device_find(options->device, &problem.device, &problem.ordinal));
     rcv_plan *plan = NULL;
-    rcv_status status = make(&problem, &plan);
+    rcv_status status = make_and_log(net, options, &plan);
+    if (!status && options->small_batch) status = make_small(plan, options);
     if (status || !plan) {
         rcv_plan_free(plan);
         return status;
     }
-    plan->seconds = rcvi_now() - begin;
-    log_plan(plan, options);
     *out = plan;
     return RCV_OK;
 }
 
 void rcv_plan_free(rcv_plan *plan) {
     if (!plan) return;
+    rcv_plan_free(plan->small);
     rcvi_background_free(plan->background);
     if (plan->engine) plan->device->release(plan->engine);
     rcvi_program_free(&plan->program);
@@ -296,7 +328,12 @@ void rcv_plan_free(rcv_plan *plan) {
 }
 
 const char *rcv_plan_string(const rcv_plan *plan) { return rcvi_plan_newest(plan)->string; }
-size_t rcv_plan_bytes(const rcv_plan *plan) { return rcvi_plan_newest(plan)->run_bytes; }
+const rcv_plan *rcv_plan_small(const rcv_plan *plan) { return plan->small; }
+
+size_t rcv_plan_bytes(const rcv_plan *plan) {
+    return rcvi_plan_newest(plan)->run_bytes + (plan->small ? rcv_plan_bytes(plan->small) : 0);
+}
+
 size_t rcv_plan_candidate_count(const rcv_plan *plan) { return rcvi_plan_newest(plan)->candidate_count; }
 double rcv_plan_seconds(const rcv_plan *plan) { return rcvi_plan_newest(plan)->seconds; }
 bool rcv_plan_from_wisdom(const rcv_plan *plan) { return rcvi_plan_newest(plan)->from_wisdom; }

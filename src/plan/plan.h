@@ -19,6 +19,7 @@ struct rcv_plan {
     bool serves_sizes;   /* calls may have fewer steps and sequences */
     size_t run_bytes;    /* of one run: tables, arena and the device's scratch */
     bool loaded;         /* rcvi_plan_load was successful */
+    rcv_plan *small;     /* of calls of few sequences; NULL: this one makes all calls */
 
     /* How it was chosen. */
     rcvi_pool notes; /* of the candidates */

@@ -35,7 +35,7 @@ static rcv_status make(const rcv_plan *plan, const rcv_run *lender, rcvi_reserve
     if (!run) return RCV_NO_MEMORY;
     run->plan = plan;
     run->version = FIRST;
-    run->last = run;
+    run->last = run->recent = run;
     run->owner = owner;
     run->packer = run;
     run->borrows = lender != NULL;
@@ -63,11 +63,19 @@ rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
     RCVI_NEED(plan, "plan");
     rcvi_reserve_owner owner = rcvi_run_owner(plan);
     const rcv_plan *newest = owner == RCVI_OF_CALLS ? plan : rcvi_plan_newest(plan); /* see rcv_run_update */
-    RCVI_TRY(make(newest, NULL, owner, out));
+    rcv_run *run = NULL, *small = NULL;
+    if (plan->small) RCVI_TRY(rcv_run_new(plan->small, &small));
+    rcv_status status = make(newest, NULL, owner, &run);
+    if (status || !run) {
+        rcv_run_free(small);
+        return status;
+    }
+    run->small = small;
+    *out = run;
     if (!plan->background) return RCV_OK;
-    (*out)->first_plan = plan;
-    (*out)->version = newest == plan ? FIRST : FOUND;
-    rcvi_background_watch(plan->background, &(*out)->watched);
+    run->first_plan = plan;
+    run->version = newest == plan ? FIRST : FOUND;
+    rcvi_background_watch(plan->background, &run->watched);
     return RCV_OK;
 }
 
@@ -118,6 +126,7 @@ static void free_memory(rcv_run *run) {
 
 void rcv_run_free(rcv_run *run) {
     if (!run) return;
+    rcv_run_free(run->small);
     if (run->first_plan) rcvi_background_unwatch(run->first_plan->background, &run->watched);
     rcv_run_free(run->newer);
     free_memory(run);
@@ -128,17 +137,20 @@ static size_t reserve_of(const rcv_plan *plan) {
     return plan->program.options.training ? rcvi_run_needs_reserve(plan) : 0;
 }
 
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
 size_t rcv_plan_reserve_bytes(const rcv_plan *plan) {
-    size_t first = reserve_of(plan), newest = reserve_of(rcvi_plan_newest(plan));
-    return first > newest ? first : newest;
+    size_t own = larger(reserve_of(plan), reserve_of(rcvi_plan_newest(plan)));
+    return plan->small ? larger(own, rcv_plan_reserve_bytes(plan->small)) : own;
 }
 
 size_t rcv_run_bytes(const rcv_run *run) {
     const rcv_plan *plan = run->plan;
-    if (!run->worker) return rcvi_run_header_bytes(plan) + rcv_run_bytes(run->newer);
+    size_t small = run->small ? rcv_run_bytes(run->small) : 0;
+    if (!run->worker) return rcvi_run_header_bytes(plan) + rcv_run_bytes(run->newer) + small;
     size_t own = run->borrows ? rcvi_run_host_bytes(plan, run->owner, true) + plan->device->extra_bytes(plan->engine)
                               : plan->run_bytes;
-    return own + (run->newer ? rcv_run_bytes(run->newer) : 0);
+    return own + (run->newer ? rcv_run_bytes(run->newer) : 0) + small;
 }
 
 /* ---- versions of a plan ---- */
@@ -175,11 +187,24 @@ static rcv_status make_newer(rcv_run *run) {
 
 rcv_status rcv_run_update(rcv_run *run) {
     RCVI_NEED(run, "run");
+    if (run->small) RCVI_TRY(rcv_run_update(run->small));
     return run->first_plan ? make_newer(run) : RCV_OK;
 }
 
-int64_t rcv_run_version(const rcv_run *run) { return run->newer ? run->newer->version : run->version; }
-size_t rcv_run_reserve_bytes(const rcv_run *run) { return reserve_of(run->newer ? run->newer->plan : run->plan); }
+int64_t rcv_run_version(const rcv_run *run) {
+    if (run->recent != run) return rcv_run_version(run->recent);
+    return run->newer ? run->newer->version : run->version;
+}
+
+size_t rcv_run_reserve_bytes(const rcv_run *run) {
+    size_t own = reserve_of(run->newer ? run->newer->plan : run->plan);
+    return run->small ? larger(own, rcv_run_reserve_bytes(run->small)) : own;
+}
+
+void rcvi_run_forget_parameters(rcv_run *run) {
+    run->packer->parameters_seen = false;
+    if (run->newer) run->newer->packer->parameters_seen = false;
+}
 
 /* A run whose calls are captured stays: the caller's graph refers to its memory. */
 void rcvi_run_note_capture(rcv_run *run) {
@@ -216,6 +241,7 @@ rcv_status rcv_run_set_stream(rcv_run *run, void *stream) {
     if (stream && !run->plan->device->wait)
         return rcvi_fail(RCV_UNSUPPORTED, "device %s has no streams", run->plan->device->name);
     run->stream = present(run)->stream = stream;
+    if (run->small) RCVI_TRY(rcv_run_set_stream(run->small, stream));
     if (run->first_plan) rcvi_background_set_stream(run->first_plan->background, &run->watched, stream);
     return RCV_OK;
 }
@@ -245,11 +271,13 @@ rcv_status rcv_run_wait(rcv_run *run) {
     if (!device->wait) return RCV_OK;
     rcv_status newer = run->newer ? device->wait(run->newer->worker) : RCV_OK;
     rcv_status own = run->worker ? device->wait(run->worker) : RCV_OK;
-    return newer ? newer : own;
+    rcv_status small = run->small ? rcv_run_wait(run->small) : RCV_OK;
+    return newer ? newer : own ? own : small;
 }
 
 rcv_status rcv_run_trace(rcv_run *run, rcv_event *events, size_t capacity) {
     RCVI_NEED(run, "run");
+    if (run->small) RCVI_TRY(rcv_run_trace(run->small, events, capacity));
     run = present(run);
     run->events = capacity ? events : NULL;
     run->event_capacity = run->events ? capacity : 0;
@@ -257,4 +285,7 @@ rcv_status rcv_run_trace(rcv_run *run, rcv_event *events, size_t capacity) {
     return RCV_OK;
 }
 
-size_t rcv_run_trace_count(const rcv_run *run) { return run->newer ? run->newer->event_count : run->event_count; }
+size_t rcv_run_trace_count(const rcv_run *run) {
+    if (run->recent != run) return rcv_run_trace_count(run->recent);
+    return run->newer ? run->newer->event_count : run->event_count;
+}

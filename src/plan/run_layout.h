@@ -13,6 +13,8 @@ typedef enum { RCVI_OF_CALLS, RCVI_OF_RUN } rcvi_reserve_owner;
 
 struct rcv_run {
     const rcv_plan *plan;
+    rcv_run *small;  /* does the calls of few sequences; NULL: this run does all calls */
+    rcv_run *recent; /* of these two, the one that did the last forward call */
     /* Of a plan by RCV_BACKGROUND: */
     const rcv_plan *first_plan; /* the one that the caller made; NULL: it is not by RCV_BACKGROUND */
     rcvi_watched watched;
@@ -82,6 +84,9 @@ void rcvi_run_use_reserve(rcv_run *run, char *reserve);
 void rcvi_run_describe_ranges(rcv_run *run);
 
 /* ---- run.c: versions of a plan ---- */
+
+/* Parameters that were packed are packed again in the next forward call. */
+void rcvi_run_forget_parameters(rcv_run *run);
 
 /* Notes whether the stream is captured: a run whose calls are captured stays, since the caller's graph refers to its memory. */
 void rcvi_run_note_capture(rcv_run *run);

@@ -47,10 +47,10 @@ for kind in ("float32", "bfloat16"):
 wanted += [f"new.{cell}.{size}.{way}" for cell in ("lstm", "gru", "sru", "own") for size in ("small", "headline") for way in ("inference", "training")]
 size_calls = ("forward", "training.forward", "training.backward", "training.both")
 wanted += [f"sizes.{call}.{sizes}.{until}" for call in size_calls for sizes in ("new", "seen_but_not_last") for until in ("host", "done")]
-wanted += ["types.data", "types.parameters", "backward.twice", "backward.reserve", "backward.measured.twice", "backward.measured.reserve", "sentences.epoch", "sentences.ratio", "stream.step"]
+wanted += ["types.data", "types.parameters", "backward.twice", "backward.reserve", "backward.measured.twice", "backward.measured.reserve", "sentences.epoch", "sentences.ratio", "sentences.without_small", "stream.step"]
 wrong = []
 # A search may end before a second step. One that could time one candidate alone, on a busy machine, has nothing for a cache.
-may_be_missing = lambda name: name.endswith(".slowed") or name.startswith("again.") and rows[name].get("missed")
+may_be_missing = lambda name: name.endswith((".slowed", ".without_small")) or name.startswith("again.") and rows[name].get("missed")
 for name in wanted:
     row = rows.get(name)
     if row is None:
@@ -74,7 +74,7 @@ if not data["complete"]:
     wrong.append("the file is not complete")
 details = {"first.float32.tuned": ["search_ended_s", "version", "first_plan", "tuned_plan"], "next.float32.hidden": ["earlier_searches_running", "from_wisdom"],
            "sizes.training.both.new.done": ["seen_but_not_last_us", "second_call_us", "seen_among_8_us"], "stream.step": ["stream_plan", "by_hand_plan"],
-           "sentences.ratio": ["first_epoch_s", "exact_plans_s", "second_epoch_ratio", "repeated_sizes_ratio", "samples"]}
+           "sentences.epoch": ["small_batch", "small_plan"], "sentences.ratio": ["first_epoch_s", "exact_plans_s", "second_epoch_ratio", "repeated_sizes_ratio", "samples"]}
 wrong += [f"{name} has no {key}" for name, keys in details.items() for key in keys if key not in rows[name]["details"]]
 if not {"replaced", "replaced_s"} & set(rows["first.float32.tuned"]["details"]):
     wrong.append("first.float32.tuned does not say whether the plan was replaced")
