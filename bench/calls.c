@@ -462,9 +462,10 @@ static void describe_run(int argc, char **argv) {
     time_t seconds = time(NULL);
     struct tm parts;
     size_t length = (size_t)snprintf(results.command, sizeof results.command, "bench_calls");
-    for (int i = 1; i < argc && length < sizeof results.command; i++)
-        length += (size_t)snprintf(results.command + length, sizeof results.command - length, " %s",
-                                   strcmp(argv[i - 1], "--data") ? argv[i] : "DATA"); /* no folder of this machine */
+    for (int i = 1; i < argc && length < sizeof results.command; i++) { /* no path of this machine */
+        const char *word = !strcmp(argv[i - 1], "--data") ? "DATA" : !strcmp(argv[i - 1], "--json") ? "FILE" : argv[i];
+        length += (size_t)snprintf(results.command + length, sizeof results.command - length, " %s", word);
+    }
     gmtime_r(&seconds, &parts);
     strftime(results.date, sizeof results.date, "%Y-%m-%d %H:%M UTC", &parts);
     results.began = now();

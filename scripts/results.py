@@ -487,8 +487,8 @@ CALLS_PARTS = {  # part: beginning of its jobs' names, title, what it measures
               "One plan; medians over pairs of steps and sequences of a call's time beyond that of the same call again."),
     "types": (("types",), "Types of the caller's arrays", "Timed in turns; the ratio of medians. PyTorch: all in bfloat16, of float32 under autocast."),
     "sentences": (("sentences",), "Sentences of Penn Treebank",
-                  "Zaremba's medium model: 2 layers of 650, bfloat16 with float32 parameters, batches of at most 64 sentences of similar length. Batches of up to 16 "
-                  "have the plan's second plan (`small_batch`). The exact plans are "
+                  "Zaremba's medium model: 2 layers of 650, bfloat16 with float32 parameters, batches of at most 64 sentences of similar length. Where a "
+                  "small plan is named, batches of at most `small_batch` have that one. The exact plans are "
                   "of some of the sizes, timed in turns with the one plan; other sizes count by the nearest of these. PyTorch: the same batches padded, under "
                   "autocast."),
     "stream": (("stream",), "One sequence, step by step",

@@ -1,5 +1,6 @@
 /* The CPU as a device: what it reports about itself, and the run of a program's steps by a team of threads. */
 #include "device/cpu/engine/engine.h"
+#include "device/cpu/engine/pages.h"
 #include "device/cpu/kernels/select.h"
 #include "device/cpu/learn/learn.h"
 #include "device/cpu/measure.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_VENDORS = 16 };
+enum { MOST_VENDORS = 16, LARGE_BUFFER = 4 << 20 };
 
 /* The vendor's library for calls of one size. */
 typedef struct {
@@ -25,6 +26,7 @@ struct rcvi_worker {
     rcvi_team *team;                    /* NULL: one thread */
     sized_vendor vendors[MOST_VENDORS]; /* the first one is for the plan's own sizes, and stays */
     int64_t vendor_calls, parameters;   /* calls of them; changes of the parameters */
+    int64_t touched[2];                 /* steps times sequences of the largest forward and backward pass */
 };
 
 /* ---- properties ---- */
@@ -359,10 +361,43 @@ static void run_member(void *user, int member) {
     if (engine->kernels->end) engine->kernels->end();
 }
 
+/* ---- memory that a pass uses for the first time ---- */
+
+/* Bytes of a large buffer of the pass, at the sizes of the call; 0: it is another one. */
+static size_t large_bytes(const run_call *run, size_t b) {
+    const rcvi_program *program = run->binding->program;
+    const rcvi_buffer *buffer = &program->buffers[b];
+    bool used = buffer->role == RCVI_ARENA && run->binding->buffers[b] && buffer->last >= (int)run->first &&
+                buffer->first < (int)run->end;
+    size_t bytes = used ? (size_t)buffer->count * rcvi_element_bytes(program, buffer->element) : 0;
+    return bytes < LARGE_BUFFER ? 0 : bytes;
+}
+
+static void touch_member(void *user, int member) {
+    const run_call *run = user;
+    for (size_t b = 0; b < run->binding->program->buffer_count; b++) {
+        size_t bytes = large_bytes(run, b);
+        if (bytes) rcvi_touch_pages(run->binding->buffers[b], bytes, member, run->worker->engine->members);
+    }
+}
+
+/* Before a pass that is larger than those before, the team touches its memory, each member other pages: the steps of the pass divide it
+ * otherwise. */
+static rcv_status touch_memory(run_call *run) {
+    const rcvi_sizes *sizes = &run->binding->program->sizes;
+    int64_t *touched = &run->worker->touched[run->first > 0], rows = sizes->steps * sizes->batch;
+    size_t large = 0;
+    if (!run->worker->team || run->binding->only_prepares || rows <= *touched) return RCV_OK;
+    *touched = rows;
+    for (size_t b = 0; b < run->binding->program->buffer_count; b++) large += large_bytes(run, b);
+    return large ? rcvi_team_call(run->worker->team, touch_member, run) : RCV_OK;
+}
+
 static rcv_status run_steps(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch) {
     run_call run = {.worker = worker, .binding = binding, .first = first, .end = end, .scratch = scratch};
     if (binding->events) run.begin = rcvi_now();
     bool blas = worker->engine->program->rungs.blas;
+    RCVI_TRY(touch_memory(&run));
     if (blas) rcvi_blas_begin();
     rcv_status status = RCV_OK;
     if (worker->team)
