@@ -276,7 +276,8 @@ static rcv_status make_and_log(const rcv_net *net, const rcv_plan_options *optio
     double begin = rcvi_now();
     rcvi_problem problem = {.net = net, .options = options};
     RCVI_TRY(rcvi_device_find(options->device, &problem.device, &problem.ordinal));
-    RCVI_TRY(make(&problem, plan));
+    rcv_status status = make(&problem, plan);
+    if (status || !*plan) return status;
     (*plan)->seconds = rcvi_now() - begin;
     log_plan(*plan, options);
     return RCV_OK;
@@ -307,7 +308,7 @@ rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv
     RCVI_TRY(check_options(net, options));
     rcv_plan *plan = NULL;
     rcv_status status = make_and_log(net, options, &plan);
-    if (!status && options->small_batch) status = make_small(plan, options);
+    if (!status && plan && options->small_batch) status = make_small(plan, options);
     if (status || !plan) {
         rcv_plan_free(plan);
         return status;
