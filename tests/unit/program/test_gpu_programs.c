@@ -18,8 +18,18 @@ static config draw_config(random_source *source, const char *text) {
     return c;
 }
 
+/* Are these gradients written by the steps that compute them? */
+static bool is_direct(const rcvi_program *program, int gradients) {
+    bool sums = false;
+    for (size_t b = 0; b < program->buffer_count; b++)
+        sums |= program->buffers[b].replaces == RCVI_DPARAMETERS && program->buffers[b].theirs == gradients;
+    return !sums && program->buffers[gradients].element == RCVI_ACTIVATION && program->buffers[gradients].count > 0;
+}
+
+static int direct; /* gradients of all programs that are */
+
 /* Parameters are converted once and then last; what a plan converts of a type that it has is what only sums in full start from. Every gradient
- * of another type is written once, at the end. */
+ * of another type is written once: at the end, or by the one step that computes it. */
 static void check_conversions(const rcvi_program *program) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     size_t stores = 0, gradients = 0;
@@ -30,7 +40,13 @@ static void check_conversions(const rcvi_program *program) {
         for (int k = 0; k < count; k++) {
             const rcvi_buffer *buffer = &program->buffers[accesses[k].view->buffer];
             bool declared = buffer->element != RCVI_REAL, written = accesses[k].written;
-            if (buffer->role == RCVI_DPARAMETERS && declared) assert_true(stores_gradients);
+            bool computes =
+                (step->kind == RCVI_STEP_GEMM || step->kind == RCVI_STEP_REDUCE) && accesses[k].view == &step->out;
+            bool clears = step->kind == RCVI_STEP_FILL && step->when == RCVI_WHEN_OVERWRITING;
+            if (buffer->role == RCVI_DPARAMETERS && is_direct(program, accesses[k].view->buffer))
+                assert_true((computes && step->accumulate) || clears);
+            else if (buffer->role == RCVI_DPARAMETERS && declared)
+                assert_true(stores_gradients);
             if (buffer->replaces == RCVI_DPARAMETERS && accesses[k].read && !written) assert_true(stores_gradients);
             if (buffer->replaces == RCVI_PARAMETERS && written)
                 assert_true(i < program->forward_count && step->when == RCVI_WHEN_PARAMETERS_CHANGED);
@@ -41,7 +57,11 @@ static void check_conversions(const rcvi_program *program) {
     }
     for (size_t b = 0; b < program->buffer_count; b++) {
         const rcvi_buffer *buffer = &program->buffers[b];
-        gradients += buffer->role == RCVI_DPARAMETERS && buffer->element != RCVI_REAL && buffer->count;
+        bool other = buffer->role == RCVI_DPARAMETERS && buffer->element != RCVI_REAL && buffer->count;
+        bool own = other && is_direct(program, (int)b);
+        gradients += other && !own;
+        direct += own;
+        if (own) assert_true(rcvi_program_covers_gradients(program));
         if (buffer->replaces == RCVI_PARAMETERS) assert_true(buffer->lasting && !buffer->kept);
     }
     assert_int_equal(stores, gradients);
@@ -75,7 +95,7 @@ static void test_random_cells(void **state) {
         free(text);
     }
     print_message("%zu programs of %d cells\n", written, CELLS);
-    assert_true(written > 2 * CELLS * SOME_PLANS);
+    assert_true(written > 2 * CELLS * SOME_PLANS && direct > 0);
 }
 
 /* A map that reads, or multiplies, a view without a buffer: a GPU would read address 0. */
