@@ -121,7 +121,7 @@ static void check_gradient(const gradient_case *c) {
                      expected);
         moved += fabs(expected) > 1e-4;
     }
-    assert_true(moved > (int64_t)sample_least(20));
+    assert_true(sample_is_partial() || moved > 20);
     free(before);
     free(after);
     rcv_trainer_free(t);
@@ -200,7 +200,7 @@ static void check_dropout(const char *settings) {
                      before[i] - after[i], expected);
         moved += fabs(expected) > 1e-4;
     }
-    assert_true(moved > (int64_t)sample_least(10));
+    assert_true(sample_is_partial() || moved > 10);
     free(before);
     free(after);
     rcv_trainer_free(t);
