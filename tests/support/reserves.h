@@ -77,16 +77,11 @@ static inline void run_one_by_one(const problem *p, rcv_dtype dtype, const char 
     rcv_plan_free(plan);
 }
 
-/* All forward calls, then all backward calls from the last to the first: the same bits. */
-static inline void check_reserves(const problem *p, rcv_dtype dtype, const char *schedule) {
-    results want[RESERVE_CALLS];
+/* All forward calls of a plan with reserves, then all backward calls from the last to the first: the same bits as `want`, which is dropped. */
+static inline void check_in_reverse(const problem *p, rcv_dtype dtype, const rcv_plan *plan, const char *schedule,
+                                    results *want) {
     reserved_call calls[RESERVE_CALLS];
-    rcv_plan *plan = NULL;
     rcv_run *run = NULL;
-    run_one_by_one(p, dtype, schedule, want);
-    rcv_plan_options options = options_of(p, dtype, true, schedule);
-    options.reserve = true;
-    check_ok(rcv_plan_new(p->net, &options, &plan));
     check_ok(rcv_run_new(plan, &run));
     for (int k = 0; k < RESERVE_CALLS; k++) {
         open_call(&calls[k], p, dtype, plan, k);
@@ -105,6 +100,17 @@ static inline void check_reserves(const problem *p, rcv_dtype dtype, const char 
         drop(&want[k]);
     }
     rcv_run_free(run);
+}
+
+/* The same of a pinned plan. */
+static inline void check_reserves(const problem *p, rcv_dtype dtype, const char *schedule) {
+    results want[RESERVE_CALLS];
+    rcv_plan *plan = NULL;
+    run_one_by_one(p, dtype, schedule, want);
+    rcv_plan_options options = options_of(p, dtype, true, schedule);
+    options.reserve = true;
+    check_ok(rcv_plan_new(p->net, &options, &plan));
+    check_in_reverse(p, dtype, plan, schedule, want);
     rcv_plan_free(plan);
 }
 

@@ -77,7 +77,6 @@ static inline void check_pair(problem *p, rcv_dtype dtype, const plan_pair *pair
 static inline void check_pair_reserves(const problem *p, rcv_dtype dtype, const plan_pair *pair) {
     rcv_plan_options o = pair_options(p, dtype, pair);
     results want[RESERVE_CALLS];
-    reserved_call calls[RESERVE_CALLS];
     rcv_plan *plan = NULL;
     rcv_run *run = NULL;
     int kinds[2] = {0};
@@ -97,25 +96,8 @@ static inline void check_pair_reserves(const problem *p, rcv_dtype dtype, const 
     rcv_plan_free(plan);
     o.reserve = true;
     check_ok(rcv_plan_new(p->net, &o, &plan));
-    check_ok(rcv_run_new(plan, &run));
     assert_true(rcv_plan_reserve_bytes(plan) >= rcv_plan_reserve_bytes(rcv_plan_small(plan)));
-    for (int k = 0; k < RESERVE_CALLS; k++) {
-        open_call(&calls[k], p, dtype, plan, k);
-        check_ok(rcv_run_forward(run, &calls[k].d.forward));
-    }
-    for (int k = RESERVE_CALLS; k-- > 0;) {
-        calls[k].d.backward.forward = &calls[k].d.forward;
-        check_ok(rcv_run_backward(run, &calls[k].d.backward));
-    }
-    check_ok(rcv_run_wait(run));
-    for (int k = 0; k < RESERVE_CALLS; k++) {
-        results got;
-        close_call(&calls[k], &got);
-        check_equal(pair->large, k, &want[k], &got);
-        drop(&got);
-        drop(&want[k]);
-    }
-    rcv_run_free(run);
+    check_in_reverse(p, dtype, plan, pair->large, want);
     rcv_plan_free(plan);
 }
 
