@@ -6,7 +6,7 @@ set -u
 cd "$(dirname "$0")/.."
 jobs=${1:-2} runs=${RUNS:-100000} seed=${SEED:-1} status=0
 formats=${ONLY:-$(cd tests/fuzz && ls fuzz_*.c | sed 's/^fuzz_//; s/\.c$//')}
-export ASAN_OPTIONS=${ASAN_OPTIONS:-}:allocator_may_return_null=1
+export ASAN_OPTIONS=${ASAN_OPTIONS:-}:allocator_may_return_null=1:intercept_tls_get_addr=0
 
 has_libfuzzer() {
     echo 'int LLVMFuzzerTestOneInput(const char *b, unsigned long n) { return b && n ? 0 : 0; }' |
