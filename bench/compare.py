@@ -5,7 +5,8 @@
 
 BEFORE and AFTER are build folders with `recurve`. BEFORE chooses the plan of a row, and both builds run it. Printed are medians over the
 rounds, and the median over the rounds of the ratio after / before: the two runs of a round follow each other, so a slow minute of the
-machine counts for both. The JSON also has machine, versions, date and commits.
+machine counts for both. Every other round begins with AFTER: a GPU that grows warm while it computes is slower for whichever comes
+second. So an even number of rounds is fairer than an odd one. The JSON also has machine, versions, date and commits.
 """
 import argparse
 import json
@@ -63,7 +64,7 @@ def main():
     parser.add_argument("before")
     parser.add_argument("after")
     parser.add_argument("--device", default="cpu", choices=sorted(ROWS))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--rows", default=".")
     parser.add_argument("--json")
@@ -75,13 +76,15 @@ def main():
             continue
         plan = ours(run(options.before, row, options.device, options.seconds, None))["plan"]
         times = {"before": [], "after": []}
+        sides = [("before", options.before), ("after", options.after)]
         for _ in range(options.rounds):
-            for side, build in (("before", options.before), ("after", options.after)):
+            for side, build in sides:
                 result = run(build, row, options.device, options.seconds, plan)
                 about.setdefault("machine", result["machine"])
                 about.setdefault("date", result["date"])
                 about.setdefault(side, f"{result['version']} {result['commit']}")
                 times[side].append(1e3 * ours(result)["median"])
+            sides.reverse()
         before, after = (statistics.median(times[side]) for side in ("before", "after"))
         rows[name] = {"plan": plan, "before_ms": times["before"], "after_ms": times["after"]}
         ratio = statistics.median(b / a for a, b in zip(times["before"], times["after"]))
