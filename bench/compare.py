@@ -5,8 +5,8 @@
 
 BEFORE and AFTER are build folders with `recurve`. BEFORE chooses the plan of a row, and both builds run it. Printed are medians over the
 rounds, and the median over the rounds of the ratio after / before: the two runs of a round follow each other, so a slow minute of the
-machine counts for both. Every other round begins with AFTER: a GPU that grows warm while it computes is slower for whichever comes
-second. So an even number of rounds is fairer than an odd one. The JSON also has machine, versions, date and commits.
+machine counts for both. Every other round begins with AFTER, so that neither build is always the second, on a warmer machine; an even
+number of rounds is best. The JSON also has machine, versions, date and commits.
 """
 import argparse
 import json
