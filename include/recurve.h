@@ -157,6 +157,9 @@ RCV_API rcv_status rcv_device_describe(rcv_context *context, const char *device,
 /* Free with rcv_memory_free, with the same device. */
 RCV_API rcv_status rcv_memory_new(rcv_context *context, const char *device, size_t bytes, void **memory);
 RCV_API void rcv_memory_free(rcv_context *context, const char *device, void *memory); /* NULL memory does nothing */
+/* Is this stream of the device (a cudaStream_t) being captured in a CUDA graph now? False on the CPU and for the stream
+ * NULL. */
+RCV_API bool rcv_device_is_capturing(const char *device, void *stream);
 /* Copy from the host to the device, and from the device to the host; done when the call returns. On the CPU the two may
  * overlap. */
 RCV_API rcv_status rcv_memory_write(const char *device, void *to, const void *from, size_t bytes);
@@ -229,6 +232,7 @@ typedef struct {
         reverse; /* all layers go from the last step to the first; with lengths, from each sequence's last step. Results
                    * are those of the network without it on sequences in the reverse order. Parameters keep their names,
                    * without _reverse; not with bidirectional */
+    bool expected_zoneout; /* plans for training take the expected value of zoneout, as in inference */
 } rcv_net_options;
 
 /* Thread-safe, all functions of this section. Returned pointers are valid as long as the network. */
@@ -317,8 +321,9 @@ typedef enum {
     RCV_MEASURE = 0, /* times the promising candidates; a second or two on a CPU */
     RCV_ESTIMATE,    /* uses the cost model only; runs nothing */
     RCV_EXHAUSTIVE,  /* times every candidate on the whole problem */
-    RCV_BACKGROUND   /* returns at once with a plan that needs neither trials nor compiled kernels; a thread then does
+    RCV_BACKGROUND,  /* returns at once with a plan that needs neither trials nor compiled kernels; a thread then does
                       * what RCV_MEASURE does, and calls use what it finds: see rcv_plan_wait */
+    RCV_FIRST        /* the plan that RCV_BACKGROUND begins with, and no search: for few calls */
 } rcv_effort;
 
 /* Element types of the caller's arrays. Values are converted as they are read and written, to the nearest. Arrays of a
@@ -510,8 +515,8 @@ typedef struct {
     void *dparameters;          /* [rcv_net_parameter_elements()]; NULL with plan option separate_parameters */
     bool accumulate;            /* add to the gradients of the parameters instead of overwriting them */
     const rcv_forward *forward; /* the data of its forward call: of the run's last one, or with plan option reserve of
-                                   any earlier one. Its arrays are unchanged. NULL: the last one; RCV_INVALID where the
-                                   backward call before named another one */
+                                   any earlier one, also of another run of the plan. Its arrays are unchanged. NULL:
+                                   the last one; RCV_INVALID where the backward call before named another one */
     void *const *dtensors; /* [rcv_net_parameter_count()] gradients of the parameters; the array or entries may be NULL:
                               not wanted, and not computed. With plan option separate_parameters, otherwise NULL */
 } rcv_backward;

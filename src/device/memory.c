@@ -1,4 +1,4 @@
-/* Functions of the public header on devices and their memory: rcv_device_describe, rcv_measure_device, rcv_memory_... */
+/* Functions of the public header on devices and their memory: rcv_device_describe, rcv_device_is_capturing, rcv_measure_device, rcv_memory_... */
 #include "device/device.h"
 
 #include <string.h>
@@ -15,6 +15,12 @@ rcv_status rcv_device_describe(rcv_context *context, const char *name, char **te
     if (!status && text) return rcvi_text_take(&out, text);
     rcvi_text_drop(&out);
     return status;
+}
+
+bool rcv_device_is_capturing(const char *name, void *stream) {
+    const rcvi_device *device = NULL;
+    int ordinal = 0;
+    return stream && !rcvi_device_find(name, &device, &ordinal) && device->is_captured && device->is_captured(stream);
 }
 
 rcv_status rcv_measure_device(rcv_context *context, const char *name, rcv_dtype dtype, double *operations) {

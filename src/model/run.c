@@ -280,11 +280,10 @@ static rcv_status choose_net(job *work) {
     work->net = work->model->net;
     if (!work->gradients || !rcvi_net_is_random(work->net)) return RCV_OK;
     options.dropout = 0;
-    rcv_status status = rcv_net_new(rcv_net_cell(work->net), &options, &work->owned_net);
-    if (status != RCV_OK) return status;
-    work->owned_net->has_expected_zoneout = true;
+    options.expected_zoneout = true;
+    RCVI_TRY(rcv_net_new(rcv_net_cell(work->net), &options, &work->owned_net));
     work->net = work->owned_net;
-    return status;
+    return RCV_OK;
 }
 
 static rcv_status make_state_lists(job *work) {

@@ -295,7 +295,6 @@ rcv_status rcvi_net_slice(const rcv_net *net, int64_t first, int64_t count, rcv_
     RCVI_TRY(rcv_net_new(net->cell, &options, slice));
     if (!*slice) return RCV_NO_MEMORY;
     (*slice)->first = net->first + first;
-    (*slice)->has_expected_zoneout = net->has_expected_zoneout;
     return RCV_OK;
 }
 

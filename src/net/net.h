@@ -52,13 +52,11 @@ struct rcv_net {
     rcv_state *states;
     size_t state_count;
     int64_t first; /* of a slice: number of its first layer in the whole network; else 0 */
-    bool
-        has_expected_zoneout; /* in training, too, states take the expected value of zoneout instead of a random mask */
 };
 
 /* Whether training needs a random seed. */
 static inline bool rcvi_net_is_random(const rcv_net *net) {
-    return net->options.dropout > 0 || (net->options.zoneout > 0 && !net->has_expected_zoneout);
+    return net->options.dropout > 0 || (net->options.zoneout > 0 && !net->options.expected_zoneout);
 }
 
 /* Does a direction go from the last step to the first? */

@@ -450,7 +450,8 @@ static rcv_status check_gradients(const rcv_plan *plan, const rcv_backward *data
 static rcv_status backward(rcv_run *run, const rcv_backward *data) {
     if (!run->plan->program.options.training)
         return rcvi_fail(RCV_INVALID, "the plan was made for inference; make it with training set");
-    if (!run->forward_done)
+    bool is_named = run->owner == RCVI_OF_CALLS && data->forward; /* its reserve has all that is needed */
+    if (!run->forward_done && !is_named)
         return rcvi_fail(RCV_INVALID, "a backward call needs a forward call before it%s",
                          consumes_reserve(run->plan) ? ": cuDNN's consumes what that stored" : "");
     RCVI_TRY(check_gradients(run->plan, data));

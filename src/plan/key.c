@@ -74,7 +74,7 @@ static void add_net(const rcv_net *net, rcvi_text *out) {
         if (n->variational) rcvi_text_add(out, " variational");
     }
     if (n->zoneout != 0) {
-        rcvi_text_add(out, net->has_expected_zoneout ? " zoneout.mean=" : " zoneout=");
+        rcvi_text_add(out, net->options.expected_zoneout ? " zoneout.mean=" : " zoneout=");
         rcvi_text_add_number(out, n->zoneout);
     }
 }

@@ -88,7 +88,6 @@ static rcv_status use_fewer_layers(measurement *m) {
     rcv_net_options options = p->net->options;
     options.layers = layers;
     RCVI_TRY(rcv_net_new(p->net->cell, &options, &m->shallow));
-    m->shallow->has_expected_zoneout = p->net->has_expected_zoneout;
     p->net = m->shallow;
     return RCV_OK;
 }

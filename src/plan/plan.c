@@ -70,8 +70,8 @@ static rcv_status check_options(const rcv_net *net, const rcv_plan_options *o) {
             rcv_dtype_name(o->dtype));
     }
     RCVI_TRY(check_array_types(o));
-    if ((int)o->effort < 0 || o->effort > RCV_BACKGROUND)
-        return rcvi_fail(RCV_INVALID, "effort %d is none of measure, estimate, exhaustive and background",
+    if ((int)o->effort < 0 || o->effort > RCV_FIRST)
+        return rcvi_fail(RCV_INVALID, "effort %d is none of measure, estimate, exhaustive, background and first",
                          (int)o->effort);
     if (o->threads < 0 || o->threads > RCVI_MAX_THREADS) {
         return rcvi_fail(RCV_INVALID, "%lld threads are not 1 to %d, or 0 for what the context says",
@@ -244,12 +244,13 @@ static rcv_status make(rcvi_problem *problem, rcv_plan **plan) {
         RCVI_TRY(pin(problem, plan));
     } else {
         RCVI_TRY(describe_machine(problem));
-        RCVI_TRY(problem->options->effort == RCV_BACKGROUND ? plan_at_once(problem, plan, &is_first)
-                                                            : rcvi_plan_search(problem, plan));
+        bool at_once = problem->options->effort == RCV_BACKGROUND || problem->options->effort == RCV_FIRST;
+        RCVI_TRY(at_once ? plan_at_once(problem, plan, &is_first) : rcvi_plan_search(problem, plan));
     }
     if (!*plan) return rcvi_fail(RCV_UNSUPPORTED, "no schedule applies to this network"); /* for a checker */
     RCVI_TRY(rcvi_plan_serve_sizes(*plan));
-    return is_first ? rcvi_background_start(problem, *plan) : RCV_OK;
+    bool searches = is_first && problem->options->effort == RCV_BACKGROUND;
+    return searches ? rcvi_background_start(problem, *plan) : RCV_OK;
 }
 
 /* ---- public ---- */
@@ -258,7 +259,8 @@ static void log_plan(const rcv_plan *plan, const rcv_plan_options *o) {
     static const char *const efforts[] = {[RCV_MEASURE] = "measured",
                                           [RCV_ESTIMATE] = "estimated",
                                           [RCV_EXHAUSTIVE] = "exhaustive",
-                                          [RCV_BACKGROUND] = "the first one, while a thread looks for a better one"};
+                                          [RCV_BACKGROUND] = "the first one, while a thread looks for a better one",
+                                          [RCV_FIRST] = "the first one"};
     const char *how = o->schedule ? "pinned" : plan->from_wisdom ? "from wisdom" : efforts[o->effort];
     rcvi_log(plan->context,
              "plan of %s, %lld steps of %lld in %s%s: schedule %s on device %s, %zu bytes; %s, of %zu candidates in "

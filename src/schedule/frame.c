@@ -203,7 +203,7 @@ int rcvi_frame_write_dropout(rcvi_frame *f, int64_t layer, int from, int64_t row
 
 /* ---- masks of zoneout ---- */
 
-bool rcvi_frame_has_random_zoneout(const rcvi_frame *f) { return f->training && !f->net->has_expected_zoneout; }
+bool rcvi_frame_has_random_zoneout(const rcvi_frame *f) { return f->training && !f->net->options.expected_zoneout; }
 
 /* Different from the salts of dropout, which are layer numbers. */
 static uint64_t zone_salt(int64_t layer, int64_t direction, size_t input) {

@@ -88,6 +88,13 @@ static void test_first_plans(void **state) {
         run_plan(&p, plan, options.dtype, true, &got);
         compare(&p, options.dtype, rcv_plan_string(plan), &got, &oracle, &worst);
         size_t bytes = rcv_plan_bytes(plan);
+        options.effort = RCV_FIRST;
+        rcv_plan *alone = NULL;
+        check_ok(rcv_plan_new(p.net, &options, &alone)); /* the same plan, and no search */
+        assert_string_equal(rcv_plan_string(alone), rcv_plan_string(plan));
+        assert_null(alone->background);
+        rcv_plan_free(alone);
+        options.effort = RCV_BACKGROUND;
         atomic_store(&g.open, true);
         rcv_plan_free(plan);
         options.memory = bytes / 100;

@@ -170,6 +170,43 @@ static void test_refused_call(void **state) {
     }
 }
 
+/* A backward call by another run of the plan, which has made no forward call: the reserve and the named call have all that it reads. */
+static void test_other_run(void **state) {
+    (void)state;
+    static const char *const schedules[] = {"naive", "combine(steps=3)+fuse+pack",
+                                            "combine+fuse+pack+recompute(every=2)"};
+    for (int i = 0; i < 3; i++) {
+        problem p;
+        results want, got;
+        rcv_plan *plan = NULL;
+        rcv_run *first = NULL, *other = NULL;
+        reserved_call c;
+        open_problem(&p, &configs[i], 1);
+        rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, schedules[i]);
+        options.reserve = true;
+        check_ok(rcv_plan_new(p.net, &options, &plan));
+        check_ok(rcv_run_new(plan, &first));
+        check_ok(rcv_run_new(plan, &other));
+        open_call(&c, &p, RCV_FLOAT32, plan, 0);
+        check_ok(rcv_run_forward(first, &c.d.forward));
+        check_ok(rcv_run_backward(first, &c.d.backward));
+        close_call(&c, &want);
+        open_call(&c, &p, RCV_FLOAT32, plan, 0);
+        check_ok(rcv_run_forward(first, &c.d.forward));
+        check_fails(rcv_run_backward(other, &c.d.backward), RCV_INVALID, "needs a forward call");
+        c.d.backward.forward = &c.d.forward;
+        check_ok(rcv_run_backward(other, &c.d.backward));
+        close_call(&c, &got);
+        check_same_bits(schedules[i], &want, &got);
+        drop(&want);
+        drop(&got);
+        rcv_run_free(other);
+        rcv_run_free(first);
+        rcv_plan_free(plan);
+        close_problem(&p);
+    }
+}
+
 /* Parameters that a call without sequences gives for the first time are those of the next call that says they are the same. */
 static void test_empty_call_with_parameters(void **state) {
     (void)state;
@@ -256,10 +293,13 @@ static void test_last_call(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_calls),        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_planned),      cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_refused_call), cmocka_unit_test(test_empty_call_with_parameters),
-        cmocka_unit_test(test_last_call)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_calls),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_planned),
+                                       cmocka_unit_test(test_empty),
+                                       cmocka_unit_test(test_refused_call),
+                                       cmocka_unit_test(test_other_run),
+                                       cmocka_unit_test(test_empty_call_with_parameters),
+                                       cmocka_unit_test(test_last_call)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

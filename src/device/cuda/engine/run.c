@@ -144,10 +144,20 @@ bool rcvi_cuda_is_captured(void *stream) {
     return is_captured(stream, &captured) || captured; /* a stream that cannot be asked is left alone */
 }
 
+/* Whether the run's last call is done. Also while a stream is captured, when the runtime refuses the question otherwise. */
+static bool has_finished(const rcvi_worker *w) {
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    if (cudaThreadExchangeStreamCaptureMode(&mode)) return false;
+    bool done = cudaEventQuery(w->done) == cudaSuccess;
+    if (!done) (void)cudaGetLastError(); /* "not ready" is no error */
+    return !cudaThreadExchangeStreamCaptureMode(&mode) && done;
+}
+
 static rcv_status check_called_before(const rcvi_worker *w, cudaStream_t stream) {
-    if (w->called && w->last == stream) return RCV_OK;
-    return rcvi_fail(RCV_INVALID,
-                     "a run's first call on a stream cannot be captured: call it once on the same stream before");
+    if (w->called && (w->last == stream || has_finished(w))) return RCV_OK;
+    return rcvi_fail(RCV_INVALID, w->called ? "the run's last call, on another stream, is not done: a captured call "
+                                              "cannot wait for it; wait before the capture"
+                                            : "a run's first call cannot be captured: call it once before");
 }
 
 /* Fails where a call cannot be captured: what the host decides in a call would be repeated unchanged, and what only a run's first call
