@@ -1,0 +1,42 @@
+/* The lock of the tables, the process's context, messages. */
+#include "call/shared.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static rcv_context *shared;
+static _Thread_local char message[1024];
+
+static void lock(void) { pthread_mutex_lock(&mutex); }
+static void unlock(void) { pthread_mutex_unlock(&mutex); }
+static void watch_fork(void) { pthread_atfork(lock, unlock, unlock); }
+
+void rcvb_lock(void) {
+    pthread_once(&once, watch_fork);
+    lock();
+}
+void rcvb_unlock(void) { unlock(); }
+
+rcv_status rcvb_fail(rcv_status status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+rcv_status rcvb_pass(rcv_status status) { return status ? rcvb_fail(status, "%s", rcv_message()) : RCV_OK; }
+
+const char *rcvb_message(void) { return message; }
+
+rcv_status rcvb_context(rcv_context **context) {
+    rcv_status status = RCV_OK;
+    rcvb_lock();
+    if (!shared) status = rcvb_pass(rcv_context_new(NULL, &shared));
+    *context = shared;
+    rcvb_unlock();
+    return status;
+}

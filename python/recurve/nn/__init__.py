@@ -1,0 +1,5 @@
+"""Recurrent networks as modules of PyTorch."""
+
+from recurve.nn._rnn import GRU, LSTM, RNN
+
+__all__ = ["GRU", "LSTM", "RNN"]

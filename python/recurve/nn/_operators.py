@@ -1,0 +1,350 @@
+"""The operators of PyTorch that run networks: torch.ops.recurve.forward and backward.
+
+Their kernels are in C (bindings/torch/operators.c). Here are their shapes for torch.compile, their derivatives, and the way past the dispatcher's
+derivatives in eager mode, where a torch.autograd.Function is faster.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recurve._native import library
+
+# The argument `flags`: the type of products, and these bits (bindings/torch/operators.h).
+TRAINING = 16
+BATCH_FIRST = 32
+EFFORT_SHIFT = 8
+
+# rcv_dtype
+FLOAT32, FLOAT64, FLOAT16, BFLOAT16, TFLOAT32 = 0, 1, 2, 3, 8
+
+DOUBLE_BACKWARD = (
+    "recurve has no second derivatives: the gradient of a gradient was asked for; call as_torch() on the module, which "
+    "gives a module of PyTorch's own operations with the same parameters"
+)
+NO_VMAP = "recurve's networks cannot be mapped by torch.vmap: give the sequences as one batch, or call as_torch() on the module"
+
+
+class _State(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("size", ctypes.c_int64), ("total", ctypes.c_int64)]
+
+
+class _Parameter(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("dims", ctypes.c_int),
+        ("shape", ctypes.c_int64 * 3),
+        ("offset", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+    ]
+
+
+@functools.cache
+def bindings() -> ctypes.CDLL:
+    """The library of adapters, with its operators registered."""
+    native = library.native()  # the core must be there first
+    lib = ctypes.CDLL(library.path(library.BINDINGS), mode=ctypes.RTLD_LOCAL)
+    lib.rcvb_message.restype = ctypes.c_char_p
+    lib.rcvb_net.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)]
+    lib.rcvb_forget.argtypes = [ctypes.c_uint64]
+    lib.rcvb_forget.restype = None
+    lib.rcvb_torch_register.argtypes = []
+    del native
+    return lib
+
+
+def message() -> str:
+    """The sentence about the adapters' last failure on this thread."""
+    text: bytes = bindings().rcvb_message()
+    return text.decode("utf-8", "replace")
+
+
+class Shapes:
+    """What a description says about the tensors of a call."""
+
+    def __init__(self, net: str) -> None:
+        core: Any = ctypes.CDLL(library.path(library.CORE), mode=ctypes.RTLD_LOCAL)
+        text, pointer = net.encode(), ctypes.c_void_p()
+        if bindings().rcvb_net(text, len(text), ctypes.byref(pointer)):
+            raise ValueError(message())
+        core.rcv_net_output.argtypes = [ctypes.c_void_p]
+        core.rcv_net_output.restype = ctypes.c_int64
+        core.rcv_net_state_count.argtypes = [ctypes.c_void_p]
+        core.rcv_net_state_count.restype = ctypes.c_size_t
+        core.rcv_net_state.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        core.rcv_net_state.restype = ctypes.POINTER(_State)
+        core.rcv_net_parameter_count.argtypes = [ctypes.c_void_p]
+        core.rcv_net_parameter_count.restype = ctypes.c_size_t
+        core.rcv_net_parameter.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        core.rcv_net_parameter.restype = ctypes.POINTER(_Parameter)
+        self.pointer = pointer.value
+        self.output = int(core.rcv_net_output(pointer))
+        states = [core.rcv_net_state(pointer, i)[0] for i in range(core.rcv_net_state_count(pointer))]
+        self.states = [(s.name.decode(), int(s.size), int(s.total)) for s in states]
+        parameters = [core.rcv_net_parameter(pointer, i)[0] for i in range(core.rcv_net_parameter_count(pointer))]
+        self.parameters = [(p.name.decode(), tuple(p.shape[: p.dims]), int(p.offset)) for p in parameters]
+
+    def state_shape(self, index: int, batch: Any) -> tuple[Any, ...]:
+        """Of a state: [layers * directions, batch, size], or flat where its size differs between layers."""
+        _, size, total = self.states[index]
+        return (total // size, batch, size) if size else (total * batch,)
+
+
+@functools.cache
+def shapes(net: str) -> Shapes:
+    return Shapes(net)
+
+
+def _forward_shapes(
+    net: str,
+    x: Tensor,
+    parameters: list[Tensor],
+    initial: list[Tensor],
+    restart: list[Tensor],
+    lengths: list[Tensor],
+    resets: list[Tensor],
+    seed: list[Tensor],
+    flags: int,
+    frozen: int,
+) -> list[Tensor]:
+    known = shapes(net)
+    batch = x.shape[0] if flags & BATCH_FIRST else x.shape[1]
+    out = [x.new_empty((x.shape[0], x.shape[1], known.output))]
+    out += [x.new_empty(known.state_shape(i, batch)) for i in range(len(known.states))]
+    if flags & TRAINING:
+        out.append(x.new_empty((1,), dtype=torch.uint8))
+    return out
+
+
+def _backward_shapes(
+    net: str,
+    dy: list[Tensor],
+    dfinal: list[Tensor],
+    x: Tensor,
+    parameters: list[Tensor],
+    initial: list[Tensor],
+    restart: list[Tensor],
+    lengths: list[Tensor],
+    resets: list[Tensor],
+    seed: list[Tensor],
+    reserve: Tensor,
+    flags: int,
+    wanted: str,
+) -> list[Tensor]:
+    tensors = [x] if wanted[0] == "1" else []
+    tensors += [p for p, w in zip(parameters, wanted[3:]) if w == "1"]
+    tensors += initial if wanted[1] == "1" else []
+    tensors += restart if wanted[2] == "1" else []
+    return [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in tensors]
+
+
+def _call_backward(
+    net: str,
+    flags: int,
+    saved: tuple[Any, ...],
+    needs: tuple[bool, list[bool], bool, bool],
+    grads: list[Tensor | None],
+) -> tuple[Tensor | None, list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+    """Gradients of x, of the parameters, of the initial and of the restart states."""
+    x, parameters, initial, restart, lengths, resets, seed, reserve = saved
+    needs_x, needs_parameters, needs_initial, needs_restart = needs
+    wanted = "".join("1" if n else "0" for n in (needs_x, needs_initial, needs_restart, *needs_parameters))
+    dy = [] if grads[0] is None else [grads[0]]
+    final = grads[1:]
+    none = x.new_empty(0)
+    dfinal = [none if g is None else g for g in final] if any(g is not None for g in final) else []
+    flat = torch.ops.recurve.backward.default(
+        net, dy, dfinal, x, parameters, initial, restart, lengths, resets, seed, reserve, flags, wanted
+    )
+    found = iter(flat)
+    dx = next(found) if needs_x else None
+    dparameters = [next(found) if n else None for n in needs_parameters]
+    dinitial = [next(found) if needs_initial else None for _ in initial]
+    drestart = [next(found) if needs_restart else None for _ in restart]
+    return dx, dparameters, dinitial, drestart
+
+
+class _Refuse(torch.autograd.Function):
+    """The identity, whose derivative is refused."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+        return tuple(None if t is None else t.view_as(t) for t in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        raise RuntimeError(DOUBLE_BACKWARD)
+
+
+class _Run(torch.autograd.Function):
+    """A call in eager mode. Tensors: x, the parameters, the initial and the restart states."""
+
+    @staticmethod
+    def forward(
+        net: str,
+        flags: int,
+        parameter_count: int,
+        initial_count: int,
+        lengths: list[Tensor],
+        resets: list[Tensor],
+        seed: list[Tensor],
+        x: Tensor,
+        *tensors: Tensor,
+    ) -> tuple[Tensor, ...]:
+        after = parameter_count + initial_count
+        return tuple(
+            torch.ops.recurve.forward.default(
+                net,
+                x,
+                tensors[:parameter_count],
+                tensors[parameter_count:after],
+                tensors[after:],
+                lengths,
+                resets,
+                seed,
+                flags,
+                0,
+            )
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        net, flags, parameter_count, initial_count, lengths, resets, seed, x, *tensors = inputs
+        ctx.call = net, flags, parameter_count, initial_count, len(tensors), len(lengths), len(resets)
+        ctx.mark_non_differentiable(output[-1])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, *tensors, *lengths, *resets, *seed, output[-1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        net, flags, parameter_count, initial_count, count, length_count, reset_count = ctx.call
+        x, *rest, reserve = ctx.saved_tensors
+        tensors, others = rest[:count], rest[count:]
+        after = parameter_count + initial_count
+        needs = ctx.needs_input_grad[7:]
+        saved = (
+            x,
+            tensors[:parameter_count],
+            tensors[parameter_count:after],
+            tensors[after:],
+            others[:length_count],
+            others[length_count : length_count + reset_count],
+            others[length_count + reset_count :],
+            reserve,
+        )
+        needed = (
+            needs[0],
+            list(needs[1 : 1 + parameter_count]),
+            any(needs[1 + parameter_count : 1 + after]),
+            any(needs[1 + after :]),
+        )
+        with torch.no_grad():
+            dx, dparameters, dinitial, drestart = _call_backward(net, flags, saved, needed, list(grads[:-1]))
+        found: tuple[Any, ...] = (dx, *dparameters, *dinitial, *drestart)
+        if torch.is_grad_enabled():  # create_graph: a second derivative may be asked for
+            found = _Refuse.apply(*(None if f is None else f.requires_grad_() for f in found))
+        return (None,) * 7 + found
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        raise RuntimeError(NO_VMAP)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    net, x, parameters, initial, restart, lengths, resets, seed, flags, _ = inputs
+    if not flags & TRAINING:
+        raise RuntimeError("a call whose gradient is asked for needs the flag TRAINING, so that it keeps what the backward call reads")
+    ctx.call = net, flags, len(parameters), len(initial), len(restart), len(lengths), len(resets)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, *parameters, *initial, *restart, *lengths, *resets, *seed, output[-1])
+
+
+def _cut(tensors: list[Tensor], counts: tuple[int, ...]) -> list[list[Tensor]]:
+    parts, at = [], 0
+    for count in counts:
+        parts.append(tensors[at : at + count])
+        at += count
+    return [*parts, tensors[at:]]
+
+
+def _derive(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
+    net, flags, *counts = ctx.call
+    x, *rest, reserve = ctx.saved_tensors
+    parts = _cut(rest, tuple(counts))
+    wants = ctx.needs_input_grad
+    needed = (wants[1], list(wants[2]), any(wants[3]), any(wants[4]))
+    dx, dparameters, dinitial, drestart = _call_backward(net, flags, (x, *parts, reserve), needed, list(grads[:-1]))
+    return None, dx, dparameters, dinitial, drestart, [None] * counts[3], [None] * counts[4], [None] * len(parts[-1]), None, None
+
+
+def _refuse_derivative(ctx: Any, *grads: Any) -> Any:
+    raise RuntimeError(DOUBLE_BACKWARD)
+
+
+def _refuse_vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+    raise RuntimeError(NO_VMAP)
+
+
+def register() -> None:
+    """Registers the operators. Once."""
+    if bindings().rcvb_torch_register():
+        raise ImportError(message())
+    torch.library.register_fake("recurve::forward")(_forward_shapes)
+    torch.library.register_fake("recurve::backward")(_backward_shapes)
+    torch.library.register_autograd("recurve::forward", _derive, setup_context=_setup)
+    torch.library.register_autograd("recurve::backward", _refuse_derivative)
+    torch.library.register_vmap("recurve::forward", _refuse_vmap)
+    torch.library.register_vmap("recurve::backward", _refuse_vmap)
+
+
+register()
+_forward = torch.ops.recurve.forward.default
+_below_autograd = torch._C._AutoDispatchBelowAutograd
+
+
+def run(
+    net: str,
+    x: Tensor,
+    parameters: list[Tensor],
+    initial: list[Tensor],
+    restart: list[Tensor],
+    lengths: list[Tensor],
+    resets: list[Tensor],
+    seed: list[Tensor],
+    flags: int,
+    frozen: int = 0,
+) -> list[Tensor]:
+    """Runs a network: y and the final states."""
+    grad = torch.is_grad_enabled() and (
+        x.requires_grad
+        or any(p.requires_grad for p in parameters)
+        or any(t.requires_grad for t in initial)
+        or any(t.requires_grad for t in restart)
+    )
+    if grad:
+        flags |= TRAINING
+        frozen = 0
+    if torch.compiler.is_compiling():
+        out: list[Tensor] = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
+    elif grad:
+        out = list(_Run.apply(net, flags, len(parameters), len(initial), lengths, resets, seed, x, *parameters, *initial, *restart))
+    else:
+        with _below_autograd():
+            out = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
+    return out[:-1] if flags & TRAINING else out
+
+
+def products(dtype: torch.dtype, device: torch.device) -> int:
+    """The type in which products of tensors of this dtype are computed."""
+    if dtype == torch.float32:
+        return TFLOAT32 if device.type == "cuda" and torch.backends.cudnn.allow_tf32 else FLOAT32
+    if dtype == torch.bfloat16:
+        return BFLOAT16
+    if dtype == torch.float16:
+        return FLOAT16 if device.type == "cuda" else FLOAT32
+    return FLOAT64
