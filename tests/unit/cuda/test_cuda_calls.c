@@ -16,6 +16,7 @@ static struct {
     } records[MOST_RECORDS];
     int count;
     const void *captured;           /* the stream that the caller captures */
+    bool pending;                   /* what was enqueued last is not done */
     int finished, dropped, resized; /* waits for all calls, drops of all graphs, changes of the vendor's batch */
     int64_t batch;                  /* for which the vendor's kernels are */
 } seen;
@@ -70,6 +71,8 @@ static rcv_status resize_vendor(rcvi_sizes sizes) {
 #define cudaMemsetAsync note_clear
 #define cudaMemcpyAsync(TO, FROM, BYTES, KIND, STREAM) ((void)(FROM), (void)(BYTES), note_send(TO, STREAM))
 #define cudaStreamIsCapturing is_capturing
+#define cudaEventQuery(EVENT) ((void)(EVENT), seen.pending ? cudaErrorNotReady : cudaSuccess)
+#define cudaThreadExchangeStreamCaptureMode(MODE) ((void)(MODE), cudaSuccess)
 #define rcvi_cuda_send_values(STREAM, FROM, COUNT, TO) ((void)(FROM), (void)(COUNT), note_send(TO, STREAM))
 #define rcvi_cuda_sort_lengths note_sort
 #define rcvi_cuda_launch(W, FIRST, END, BINDING, SCRATCH, STREAM) ((void)(END), (void)(SCRATCH), note_launch(W, STREAM))
@@ -208,7 +211,7 @@ static void test_clear_captured(void **state) {
     open_subject(&s, false);
     seen.captured = s.streams[0];
     check_fails(rcvi_cuda_clear(&s.worker, gradients, sizeof gradients, s.memory, s.streams[0]), RCV_INVALID,
-                "first call on a stream");
+                "first call cannot be captured");
     seen.captured = NULL;
     const rcvi_binding binding = bind_to(&s, s.streams[0]);
     check_ok(call(&s, false, &binding));
@@ -216,6 +219,13 @@ static void test_clear_captured(void **state) {
     seen.count = 0;
     check_ok(rcvi_cuda_clear(&s.worker, gradients, sizeof gradients, s.memory, s.streams[0]));
     assert_true(seen.count == 1 && fake.waits == 0 && s.worker.captured);
+    seen.captured = s.streams[1]; /* a run that was called on another stream: what it enqueued there must be done */
+    seen.pending = true;
+    check_fails(rcvi_cuda_clear(&s.worker, gradients, sizeof gradients, s.memory, s.streams[1]), RCV_INVALID,
+                "is not done");
+    seen.pending = false;
+    check_ok(rcvi_cuda_clear(&s.worker, gradients, sizeof gradients, s.memory, s.streams[1]));
+    assert_true(seen.count == 2 && fake.waits == 0);
     close_subject(&s);
 }
 
