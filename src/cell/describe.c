@@ -77,16 +77,21 @@ static json_t *parameters(description *d) {
     json_t *list = json_array();
     for (size_t first = 0, end; first < graph->param_count; first = end) {
         const rcvi_param *param = &graph->params[first];
-        json_t *entry = json_object(), *parts = json_array();
+        json_t *entry = json_object(), *parts = json_array(), *rows = json_array();
         bool equal = true;
         for (end = first; end < graph->param_count && !strcmp(graph->params[end].stored, param->stored); end++) {
             const rcvi_param *part = &graph->params[end];
             equal &= part->rows == param->rows;
             append(d, parts, json_sprintf("%s.%s", part->equation, part->symbol));
+            append(d, rows, json_string(graph->sizes[part->rows].name));
         }
         set(d, entry, "name", json_string(param->stored));
         set(d, entry, "shape", equal ? shape_of(d, graph, param, end - first) : mixed_shape(d, graph, first, end));
         set(d, entry, "stacks", parts);
+        set(d, entry, "rows", rows);
+        if (!param->vector) set(d, entry, "columns", json_string(graph->sizes[param->columns].name));
+        if (param->blocks != RCVI_SIZE_ONE) set(d, entry, "blocks", json_string(graph->sizes[param->blocks].name));
+        if (param->constant) set(d, entry, "initial", json_real(param->initial));
         if (param->shortcut) set(d, entry, "note", json_string("only where the two sizes differ"));
         append(d, list, entry);
     }

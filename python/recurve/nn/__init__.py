@@ -1,5 +1,6 @@
 """Recurrent networks as modules of PyTorch."""
 
+from recurve.nn._cell import Cell
 from recurve.nn._rnn import GRU, LSTM, RNN
 
-__all__ = ["GRU", "LSTM", "RNN"]
+__all__ = ["GRU", "LSTM", "RNN", "Cell"]

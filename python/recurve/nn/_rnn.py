@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
-from recurve.nn import _operators
 from recurve.nn._description import describe
-from recurve.nn._packed import Packing
-from recurve.nn._sequences import read_lengths, read_resets
+from recurve.nn._network import Network
 
 _CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "rnn_tanh", "RNN_RELU": "rnn_relu"}
 
 
-class _Recurrent(nn.RNNBase):
+class _Recurrent(Network, nn.RNNBase):
     """What the three share. Not derived from torch.nn.LSTM and its like, which torch.compile refuses."""
 
     zoneout: float
@@ -67,128 +63,13 @@ class _Recurrent(nn.RNNBase):
     def flatten_parameters(self) -> None:
         """Does nothing: parameters are read where they lie."""
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        self.unfreeze()
-        return super()._apply(fn, recurse)
-
-    def _weights(self) -> list[Tensor]:
-        own = self._parameters
-        names = self._flat_weights_names
-        if torch.compiler.is_compiling():
-            return [getattr(self, name) for name in names]
-        try:
-            return [own[name] for name in names]  # type: ignore[misc]
-        except KeyError:  # parametrised, as by weight_norm
-            return [getattr(self, name) for name in names]
-
-    # ---- inference with packed weights ----
-
-    def freeze(self) -> Any:
-        """Keeps packed weights from call to call, in evaluation mode without gradients. Call it again after the parameters changed."""
-        self.unfreeze()
-        self._frozen = secrets.randbits(62) + 1
-        return self
-
-    def unfreeze(self) -> Any:
-        """Packs the weights in every call again."""
-        if self.__dict__.get("_frozen"):
-            _operators.bindings().rcvb_forget(self._frozen)
-        self._frozen = 0
-        return self
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        if self._frozen:
-            self.freeze()
-
-    def train(self, mode: bool = True) -> Any:
-        if mode and self.__dict__.get("_frozen"):
-            self.unfreeze()
-        return super().train(mode)
+    def _weight_names(self) -> list[str]:
+        return self._flat_weights_names  # type: ignore[no-any-return]
 
     # ---- calls ----
 
-    def _check_dims(self, input: Tensor, hx: Any) -> None:
-        raise NotImplementedError
-
-    def _call(
-        self, input: Tensor, hx: list[Tensor], lengths: Any, resets: Any, restart: list[Tensor], batch_first: bool
-    ) -> list[Tensor]:
-        """y and the final states, for input [steps, batch, features] or with batch_first [batch, steps, features]."""
-        device = input.device
-        parameters = self._weights()
-        if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(device.type):
-            dtype = torch.get_autocast_dtype(device.type)
-            if input.dtype != torch.float64:
-                input = input.to(dtype)
-                hx = [h.to(dtype) for h in hx]
-                restart = [h.to(dtype) for h in restart]
-        flags = _operators.products(input.dtype, device)
-        if batch_first:
-            flags |= _operators.BATCH_FIRST
-        flags |= (1 if torch.are_deterministic_algorithms_enabled() else 3) << _operators.EFFORT_SHIFT
-        net = self._net
-        seed: list[Tensor] = []
-        if self.training and self._random:
-            net = self._training_net
-            flags |= _operators.TRAINING
-            seed = [torch.randint(0, 2**63 - 1, (1,), device=device)]
-        steps, batch = (input.shape[1], input.shape[0]) if batch_first else (input.shape[0], input.shape[1])
-        length_list = [] if lengths is None else [read_lengths(lengths, steps, batch, device)]
-        reset_list = [] if resets is None else [read_resets(resets, steps, batch, batch_first, device)]
-        if reset_list and hx and not restart:
-            restart = [torch.zeros_like(h) for h in hx]
-        return _operators.run(
-            net, input, parameters, hx, restart, length_list, reset_list, seed, flags, 0 if self.training else self._frozen
-        )
-
-    def _forward(
-        self, input: Any, hx: Any, lengths: Any, resets: Any, restart: Any
-    ) -> tuple[Any, list[Tensor]]:
-        """The output as torch.nn gives it, and the final states."""
-        if isinstance(input, PackedSequence):
-            return self._forward_packed(input, hx, lengths, resets, restart)
-        self._check_dims(input, hx)
-        batched = input.dim() == 3
-        batch_dim = 0 if self.batch_first else 1
-        states, restarts = self._list(hx), self._list(restart)
-        if not batched:
-            input = input.unsqueeze(batch_dim)
-            states, restarts = [h.unsqueeze(1) for h in states], [h.unsqueeze(1) for h in restarts]
-            if resets is not None:
-                resets = torch.as_tensor(resets).unsqueeze(batch_dim)
-            if lengths is not None:
-                lengths = torch.as_tensor(lengths).reshape(1)
-        self.check_input(input, None)
-        if states:
-            self._check_states(input, states, None)
-        if restarts:
-            self._check_states(input, restarts, None)
-        y, *final = self._call(input, states, lengths, resets, restarts, self.batch_first)
-        if not batched:
-            return y.squeeze(batch_dim), [h.squeeze(1) for h in final]
-        return y, final
-
-    def _forward_packed(
-        self, packed: PackedSequence, hx: Any, lengths: Any, resets: Any, restart: Any
-    ) -> tuple[PackedSequence, list[Tensor]]:
-        if lengths is not None or resets is not None or restart is not None:
-            raise ValueError("a PackedSequence has its own lengths, and takes no lengths, resets and restart: give a padded tensor")
-        data, batch_sizes, sorted_indices, unsorted_indices = packed
-        self.check_input(data, batch_sizes)
-        states = self._list(hx)
-        if states:
-            if sorted_indices is not None:
-                states = [h.index_select(1, sorted_indices) for h in states]
-            self._check_states(data, states, batch_sizes)
-        packing = Packing(batch_sizes, data.device)
-        y, *final = self._call(packing.pad(data), states, packing.lengths, None, [], False)
-        if unsorted_indices is not None:
-            final = [h.index_select(1, unsorted_indices) for h in final]
-        return PackedSequence(packing.pack(y), batch_sizes, sorted_indices, unsorted_indices), final
-
-    def _list(self, hx: Any) -> list[Tensor]:
-        return [] if hx is None else [hx]
+    def _check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
+        self.check_input(input, batch_sizes)
 
     def _check_states(self, input: Tensor, states: list[Tensor], batch_sizes: Tensor | None) -> None:
         self.check_hidden_size(states[0], self.get_expected_hidden_size(input, batch_sizes))

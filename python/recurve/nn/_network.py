@@ -1,0 +1,179 @@
+"""What all modules share: calls of a network, packed weights, streams, plans."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from recurve.nn import _operators
+from recurve.nn._packed import Packing
+from recurve.nn._sequences import read_lengths, read_resets
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_BACKGROUND = 3 << _operators.EFFORT_SHIFT
+_ESTIMATE = 1 << _operators.EFFORT_SHIFT  # the same plan in every process
+
+
+class Network(nn.Module):
+    """A module whose forward pass is one call of a network. A class that derives from it sets _net and _training_net, the descriptions for
+    evaluation and for training, and _random, whether training draws random numbers."""
+
+    _net: str
+    _training_net: str
+    _random: bool
+    _frozen: int
+    batch_first: bool
+
+    def _weight_names(self) -> list[str]:
+        """Attributes with the parameters, in the library's order."""
+        raise NotImplementedError
+
+    def _weights(self) -> list[Tensor]:
+        names = self._weight_names()
+        if torch.compiler.is_compiling():
+            return [getattr(self, name) for name in names]
+        own = self._parameters
+        try:
+            return [own[name] for name in names]  # type: ignore[misc]
+        except KeyError:  # parametrised, as by weight_norm
+            return [getattr(self, name) for name in names]
+
+    # ---- inference with packed weights ----
+
+    def freeze(self) -> Self:
+        """Keeps packed weights from call to call, in evaluation mode without gradients. Call it again after the parameters changed."""
+        self.unfreeze()
+        self._frozen = secrets.randbits(62) + 1
+        return self
+
+    def unfreeze(self) -> Self:
+        """Packs the weights in every call again."""
+        if self.__dict__.get("_frozen"):
+            _operators.bindings().rcvb_forget(self._frozen)
+        self._frozen = 0
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        if self._frozen:
+            self.freeze()
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        if self.__dict__.get("_frozen"):
+            self.unfreeze()
+        return super()._apply(fn, recurse)  # type: ignore[no-any-return]
+
+    def train(self, mode: bool = True) -> Self:
+        """Sets training or evaluation mode. Training unfreezes."""
+        if mode and self.__dict__.get("_frozen"):
+            self.unfreeze()
+        return super().train(mode)
+
+    # ---- calls ----
+
+    def _call(
+        self,
+        input: Tensor,
+        hx: list[Tensor],
+        lengths: Any = None,
+        resets: Any = None,
+        restart: list[Tensor] | None = None,
+        batch_first: bool = False,
+    ) -> list[Tensor]:
+        """y and the final states, for input [steps, batch, features] or with batch_first [batch, steps, features]."""
+        device = input.device
+        dtype = input.dtype
+        if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(device.type) and dtype != torch.float64:
+            dtype = torch.get_autocast_dtype(device.type)
+            input = input.to(dtype)
+            hx = [h.to(dtype) for h in hx]
+            restart = [r.to(dtype) for r in restart or []]
+        flags = _operators.products(dtype, device)
+        flags |= _ESTIMATE if torch.are_deterministic_algorithms_enabled() else _BACKGROUND
+        if batch_first:
+            flags |= _operators.BATCH_FIRST
+        net, frozen = self._net, self._frozen
+        seed: list[Tensor] = []
+        if self.training:
+            frozen = 0
+            if self._random:
+                net = self._training_net
+                flags |= _operators.TRAINING
+                seed = [torch.randint(0, 2**63 - 1, (1,), device=device)]
+        length_list: list[Tensor] = []
+        reset_list: list[Tensor] = []
+        if lengths is not None or resets is not None:
+            steps, batch = (input.shape[1], input.shape[0]) if batch_first else (input.shape[0], input.shape[1])
+            if lengths is not None:
+                length_list = [read_lengths(lengths, steps, batch, device)]
+            if resets is not None:
+                reset_list = [read_resets(resets, steps, batch, batch_first, device)]
+                if hx and not restart:
+                    restart = [torch.zeros_like(h) for h in hx]
+        return _operators.run(net, input, self._weights(), hx, restart or [], length_list, reset_list, seed, flags, frozen)
+
+    # ---- what users give and get ----
+
+    def _list(self, hx: Any) -> list[Tensor]:
+        """The states as the library orders them."""
+        return [] if hx is None else [hx]
+
+    def _check_dims(self, input: Tensor, hx: Any) -> None:
+        raise NotImplementedError
+
+    def _check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
+        raise NotImplementedError
+
+    def _check_states(self, input: Tensor, states: list[Tensor], batch_sizes: Tensor | None) -> None:
+        raise NotImplementedError
+
+    def _forward(
+        self, input: Any, hx: Any, lengths: Any, resets: Any, restart: Any
+    ) -> tuple[Any, list[Tensor]]:
+        """The output as torch.nn gives it, and the final states."""
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx, lengths, resets, restart)
+        self._check_dims(input, hx)
+        batched = input.dim() == 3
+        batch_dim = 0 if self.batch_first else 1
+        states, restarts = self._list(hx), self._list(restart)
+        if not batched:
+            input = input.unsqueeze(batch_dim)
+            states, restarts = [h.unsqueeze(1) for h in states], [h.unsqueeze(1) for h in restarts]
+            if resets is not None:
+                resets = torch.as_tensor(resets).unsqueeze(batch_dim)
+            if lengths is not None:
+                lengths = torch.as_tensor(lengths).reshape(1)
+        self._check_input(input, None)
+        if states:
+            self._check_states(input, states, None)
+        if restarts:
+            self._check_states(input, restarts, None)
+        y, *final = self._call(input, states, lengths, resets, restarts, self.batch_first)
+        if not batched:
+            return y.squeeze(batch_dim), [h.squeeze(1) for h in final]
+        return y, final
+
+    def _forward_packed(
+        self, packed: PackedSequence, hx: Any, lengths: Any, resets: Any, restart: Any
+    ) -> tuple[PackedSequence, list[Tensor]]:
+        if lengths is not None or resets is not None or restart is not None:
+            raise ValueError("a PackedSequence has its own lengths, and takes no lengths, resets and restart: give a padded tensor")
+        data, batch_sizes, sorted_indices, unsorted_indices = packed
+        self._check_input(data, batch_sizes)
+        states = self._list(hx)
+        if states:
+            if sorted_indices is not None:
+                states = [h.index_select(1, sorted_indices) for h in states]
+            self._check_states(data, states, batch_sizes)
+        packing = Packing(batch_sizes, data.device)
+        y, *final = self._call(packing.pad(data), states, packing.lengths, None, [], False)
+        if unsorted_indices is not None:
+            final = [h.index_select(1, unsorted_indices) for h in final]
+        return PackedSequence(packing.pack(y), batch_sizes, sorted_indices, unsorted_indices), final
