@@ -16,9 +16,6 @@ from recurve.nn._sequences import read_lengths, read_resets
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_BACKGROUND = 3 << _operators.EFFORT_SHIFT
-_ESTIMATE = 1 << _operators.EFFORT_SHIFT  # the same plan in every process
-
 
 class Network(nn.Module):
     """A module whose forward pass is one call of a network. A class that derives from it sets _net and _training_net, the descriptions for
@@ -94,8 +91,7 @@ class Network(nn.Module):
             input = input.to(dtype)
             hx = [h.to(dtype) for h in hx]
             restart = [r.to(dtype) for r in restart or []]
-        flags = _operators.products(dtype, device)
-        flags |= _ESTIMATE if torch.are_deterministic_algorithms_enabled() else _BACKGROUND
+        flags = _operators.products(dtype, device) | _operators.effort()
         if batch_first:
             flags |= _operators.BATCH_FIRST
         net, frozen = self._net, self._frozen

@@ -339,6 +339,11 @@ def run(
     return out[:-1] if flags & TRAINING else out
 
 
+def effort() -> int:
+    """The planner's effort as flags: the best plan is looked for beside the caller, or, for the same results in every process, estimated."""
+    return (1 if torch.are_deterministic_algorithms_enabled() else 3) << EFFORT_SHIFT
+
+
 def products(dtype: torch.dtype, device: torch.device) -> int:
     """The type in which products of tensors of this dtype are computed."""
     if dtype == torch.float32:

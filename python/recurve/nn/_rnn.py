@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from recurve.nn._description import describe
 from recurve.nn._network import Network
+from recurve.nn._plain import make_plain
 
 _CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "rnn_tanh", "RNN_RELU": "rnn_relu"}
 
@@ -73,6 +74,12 @@ class _Recurrent(Network, nn.RNNBase):
 
     def _check_states(self, input: Tensor, states: list[Tensor], batch_sizes: Tensor | None) -> None:
         self.check_hidden_size(states[0], self.get_expected_hidden_size(input, batch_sizes))
+
+    def as_torch(self) -> nn.RNNBase:
+        """torch.nn's module with the same parameters, run by PyTorch: for second derivatives, and to compare with."""
+        if self.zoneout or self.variational:
+            raise NotImplementedError("torch.nn has neither zoneout nor variational dropout: make the module without them")
+        return make_plain(self)
 
     def extra_repr(self) -> str:
         text = super().extra_repr()
