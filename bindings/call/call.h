@@ -62,7 +62,5 @@ size_t rcvb_reserve_bytes(const rcvb_lease *lease);
 
 /* Frees the runs that have packed these parameters. */
 RCV_API void rcvb_forget(uint64_t frozen);
-/* A plan of the caller's own, for calls of this kind and these sizes with the kind's effort, for reports. Free with rcv_plan_free. */
-RCV_API rcv_status rcvb_plan(const rcvb_kind *kind, int64_t steps, int64_t batch, rcv_plan **plan);
 
 #endif

@@ -393,15 +393,3 @@ void rcvb_forget(uint64_t frozen) {
     }
     rcvb_unlock();
 }
-
-/* ---- reports ---- */
-
-rcv_status rcvb_plan(const rcvb_kind *about, int64_t steps, int64_t batch, rcv_plan **plan) {
-    *plan = NULL;
-    rcvb_lock();
-    kind *k = find_kind(about);
-    rcv_status status =
-        k ? plan_for(k, steps, batch, about->effort, plan) : rcvb_fail(RCV_NO_MEMORY, "there is no memory");
-    rcvb_unlock();
-    return status;
-}

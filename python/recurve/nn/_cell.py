@@ -118,6 +118,12 @@ class Cell(Network):
             else:
                 nn.init.uniform_(parameter, -bound, bound)
 
+    def _input_size(self) -> int:
+        return self.input
+
+    def _give(self, states: list[Tensor]) -> Any:
+        return states[0] if len(states) == 1 else tuple(states)
+
     def _weight_names(self) -> list[str]:
         return self._names
 
@@ -161,7 +167,7 @@ class Cell(Network):
         lengths, resets, restart: as for recurve.nn.LSTM.
         """
         y, final = self._forward(input, hx, lengths, resets, restart)
-        return y, final[0] if len(final) == 1 else tuple(final)
+        return y, self._give(final)
 
     def as_torch(self) -> nn.Module:
         """A module of PyTorch's own operations, step by step, with the same parameters: for second derivatives, and to compare with."""

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from recurve._native.library import context
 from recurve.nn import _operators
 from recurve.nn._packed import Packing
 from recurve.nn._sequences import read_lengths, read_resets
+from recurve.nn._stream import Stream
+from recurve.plans import Plans, make_plan, read_plan
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,6 +29,7 @@ class Network(nn.Module):
     _random: bool
     _frozen: int
     batch_first: bool
+    bidirectional: bool
 
     def _weight_names(self) -> list[str]:
         """Attributes with the parameters, in the library's order."""
@@ -114,7 +118,42 @@ class Network(nn.Module):
                     restart = [torch.zeros_like(h) for h in hx]
         return _operators.run(net, input, self._weights(), hx, restart or [], length_list, reset_list, seed, flags, frozen)
 
+    # ---- step by step, and plans ----
+
+    def _input_size(self) -> int:
+        raise NotImplementedError
+
+    def stream(self, batch: int = 1) -> Stream:
+        """Runs the network step by step: a batch of sequences with their states."""
+        if self.bidirectional:
+            raise ValueError("a bidirectional network reads a sequence from both ends: it has no stream")
+        return Stream(self, batch)
+
+    def plan(
+        self, steps: int, batch: int, *, training: bool = False, lengths: bool = False, resets: bool = False, effort: str = "measure"
+    ) -> Plans:
+        """The plans for calls of these sizes with the module's dtype and device: their times, their memory, and why others cannot be used.
+
+        training: forward and backward. effort: "estimate" runs nothing, "measure" times the promising ones, "exhaustive" all of them.
+        str() of the result is a table. What is measured here is used by later calls of the module.
+        """
+        like = next(iter(self.parameters()), torch.empty(0))
+        kind = _operators.array_type(like.dtype)
+        options = {"data": kind, "states": kind, "parameters": kind, "gradients": kind, "separate_parameters": True}
+        options |= {"training": training, "reserve": training, "lengths": lengths, "resets": resets}
+        options |= {"batch_major": self.batch_first, "dtype": _operators.products(like.dtype, like.device)}
+        device = "cpu" if like.device.type == "cpu" else f"cuda:{like.device.index or 0}"
+        net = _operators.shapes(self._training_net if training else self._net).pointer
+        plan = make_plan(
+            net, context(), effort, steps=steps, batch=batch, device=device.encode(), threads=torch.get_num_threads(), **options
+        )
+        return read_plan(plan)
+
     # ---- what users give and get ----
+
+    def _give(self, states: list[Tensor]) -> Any:
+        """States as users get them."""
+        return states[0]
 
     def _list(self, hx: Any) -> list[Tensor]:
         """The states as the library orders them."""

@@ -30,20 +30,6 @@ DOUBLE_BACKWARD = (
 NO_VMAP = "recurve's networks cannot be mapped by torch.vmap: give the sequences as one batch, or call as_torch() on the module"
 
 
-class _State(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("size", ctypes.c_int64), ("total", ctypes.c_int64)]
-
-
-class _Parameter(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("dims", ctypes.c_int),
-        ("shape", ctypes.c_int64 * 3),
-        ("offset", ctypes.c_int64),
-        ("count", ctypes.c_int64),
-    ]
-
-
 @functools.cache
 def bindings() -> ctypes.CDLL:
     """The library of adapters, with its operators registered."""
@@ -68,25 +54,15 @@ class Shapes:
     """What a description says about the tensors of a call."""
 
     def __init__(self, net: str) -> None:
-        core: Any = ctypes.CDLL(library.path(library.CORE), mode=ctypes.RTLD_LOCAL)
+        core = library.native()
         text, pointer = net.encode(), ctypes.c_void_p()
         if bindings().rcvb_net(text, len(text), ctypes.byref(pointer)):
             raise ValueError(message())
-        core.rcv_net_output.argtypes = [ctypes.c_void_p]
-        core.rcv_net_output.restype = ctypes.c_int64
-        core.rcv_net_state_count.argtypes = [ctypes.c_void_p]
-        core.rcv_net_state_count.restype = ctypes.c_size_t
-        core.rcv_net_state.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-        core.rcv_net_state.restype = ctypes.POINTER(_State)
-        core.rcv_net_parameter_count.argtypes = [ctypes.c_void_p]
-        core.rcv_net_parameter_count.restype = ctypes.c_size_t
-        core.rcv_net_parameter.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-        core.rcv_net_parameter.restype = ctypes.POINTER(_Parameter)
-        self.pointer = pointer.value
+        self.pointer = pointer.value or 0
         self.output = int(core.rcv_net_output(pointer))
-        states = [core.rcv_net_state(pointer, i)[0] for i in range(core.rcv_net_state_count(pointer))]
+        states = [core.rcv_net_state(pointer, i).contents for i in range(core.rcv_net_state_count(pointer))]
         self.states = [(s.name.decode(), int(s.size), int(s.total)) for s in states]
-        parameters = [core.rcv_net_parameter(pointer, i)[0] for i in range(core.rcv_net_parameter_count(pointer))]
+        parameters = [core.rcv_net_parameter(pointer, i).contents for i in range(core.rcv_net_parameter_count(pointer))]
         self.parameters = [(p.name.decode(), tuple(p.shape[: p.dims]), int(p.offset)) for p in parameters]
 
     def state_shape(self, index: int, batch: Any) -> tuple[Any, ...]:
@@ -337,6 +313,11 @@ def run(
         with _below_autograd():
             out = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
     return out[:-1] if flags & TRAINING else out
+
+
+def array_type(dtype: torch.dtype) -> int:
+    """rcv_array_type."""
+    return 1 + {torch.float32: FLOAT32, torch.float64: FLOAT64, torch.float16: FLOAT16, torch.bfloat16: BFLOAT16}[dtype]
 
 
 def effort() -> int:

@@ -67,6 +67,9 @@ class _Recurrent(Network, nn.RNNBase):
     def _weight_names(self) -> list[str]:
         return self._flat_weights_names  # type: ignore[no-any-return]
 
+    def _input_size(self) -> int:
+        return self.input_size
+
     # ---- calls ----
 
     def _check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
@@ -174,6 +177,9 @@ class LSTM(_Recurrent):
 
     def _list(self, hx: Any) -> list[Tensor]:
         return [] if hx is None else [hx[0], hx[1]]
+
+    def _give(self, states: list[Tensor]) -> tuple[Tensor, Tensor]:
+        return states[0], states[1]
 
     def _check_dims(self, input: Tensor, hx: Any) -> None:
         if input.dim() not in (2, 3):
