@@ -1,0 +1,1 @@
+"""The shared library: finding it, its structs and functions, and its errors."""

@@ -1,0 +1,73 @@
+"""`import recurve` is small, and its names are there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import recurve
+
+
+def run_python(code: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_imports_no_framework() -> None:
+    code = "import sys, recurve; print([n for n in ('torch', 'jax', 'numpy', 'typing', 'ctypes') if n in sys.modules])"
+    assert run_python(code).stdout.strip() in ("[]", "['typing']")  # some Pythons import typing themselves
+
+
+def test_import_is_fast() -> None:
+    code = "import time; t = time.perf_counter(); import recurve; print(time.perf_counter() - t)"
+    assert min(float(run_python(code).stdout) for _ in range(3)) < 0.06
+
+
+def test_cells_need_no_numpy() -> None:
+    code = "import sys, recurve; recurve.compile('gru').describe(); print('numpy' in sys.modules)"
+    assert run_python(code).stdout.strip() == "False"
+
+
+def test_every_name_is_there() -> None:
+    for name in recurve.__all__:
+        assert getattr(recurve, name) is not None
+    assert {"compile", "nn"} <= set(dir(recurve))
+    with pytest.raises(AttributeError, match="no attribute 'modle'"):
+        recurve.modle
+
+
+def test_names_are_those_for_type_checkers() -> None:
+    source = Path(recurve.__file__).read_text()
+    typed = re.findall(r"^    from recurve\.\S+ import (.*)$", source, re.MULTILINE)
+    names = {name.strip() for line in typed for name in line.split(",")}
+    assert names | {"__version__"} == set(recurve.__all__)
+
+
+def test_version_is_that_of_the_header() -> None:
+    header = Path(__file__).resolve().parents[2] / "include" / "recurve.h"
+    if not header.exists():
+        pytest.skip("no checkout")
+    assert f'#define RCV_VERSION "{recurve.__version__}"' in header.read_text()
+
+
+@pytest.mark.parametrize("content", [None, b"no library"])
+def test_missing_library_is_one_sentence(tmp_path: Path, content: "bytes | None") -> None:
+    code = (
+        "from recurve._native import library\n"
+        f"library.folders = lambda: [{str(tmp_path)!r}]\n"
+        "import recurve\n"
+        "try: recurve.builtin_cells()\n"
+        "except ImportError as error: print(error)\n"
+    )
+    if content is not None:
+        (tmp_path / "librecurve.so").write_bytes(content)
+    said = run_python(code).stdout
+    assert said.count("\n") == 1 and str(tmp_path) in said and "reinstall" in said
+
+
+def test_other_version_is_refused() -> None:
+    code = "import recurve; recurve.__version__ = '9.9.9'\ntry: recurve.builtin_cells()\nexcept ImportError as e: print(e)"
+    assert "is version 0." in run_python(code).stdout
