@@ -17,6 +17,10 @@ TYPE_CHECKING = False  # type checkers take it as true; importing typing takes m
 if TYPE_CHECKING:
     from recurve._native.errors import CellError, Stopped
     from recurve.cells import Equations, Stage, builtin_cells, compile
+    from recurve.model import Gradients, Model
+    from recurve.plans import Candidate, Plans
+    from recurve.scans import ScanGradients, scan, scan_gradients
+    from recurve.stream import Stream
 
 __version__ = "0.1.0"
 
@@ -28,17 +32,33 @@ _MODULE_OF = {
     "Stage": "cells",
     "builtin_cells": "cells",
     "compile": "cells",
+    "Gradients": "model",
+    "Model": "model",
+    "Candidate": "plans",
+    "Plans": "plans",
+    "ScanGradients": "scans",
+    "scan": "scans",
+    "scan_gradients": "scans",
+    "Stream": "stream",
 }
 _SUBMODULES = ("jax", "nn")  # each imports its framework
 
 __all__ = [
+    "Candidate",
     "CellError",
     "Equations",
+    "Gradients",
+    "Model",
+    "Plans",
+    "ScanGradients",
     "Stage",
     "Stopped",
+    "Stream",
     "__version__",
     "builtin_cells",
     "compile",
+    "scan",
+    "scan_gradients",
 ]
 
 

@@ -34,7 +34,7 @@ def test_cells_need_no_numpy() -> None:
 def test_every_name_is_there() -> None:
     for name in recurve.__all__:
         assert getattr(recurve, name) is not None
-    assert {"compile", "nn"} <= set(dir(recurve))
+    assert {"Model", "compile", "nn", "scan"} <= set(dir(recurve))
     with pytest.raises(AttributeError, match="no attribute 'modle'"):
         recurve.modle
 
@@ -69,5 +69,7 @@ def test_missing_library_is_one_sentence(tmp_path: Path, content: "bytes | None"
 
 
 def test_other_version_is_refused() -> None:
-    code = "import recurve; recurve.__version__ = '9.9.9'\ntry: recurve.builtin_cells()\nexcept ImportError as e: print(e)"
+    code = (
+        "import recurve; recurve.__version__ = '9.9.9'\ntry: recurve.builtin_cells()\nexcept ImportError as e: print(e)"
+    )
     assert "is version 0." in run_python(code).stdout
