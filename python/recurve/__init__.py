@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from recurve.cells import Equations, Stage, builtin_cells, compile
     from recurve.model import Gradients, Model
     from recurve.plans import Candidate, Plans
+    from recurve.predictor import Evaluation, Predictor, load
     from recurve.scans import ScanGradients, scan, scan_gradients
     from recurve.stream import Stream
+    from recurve.training import Curves, Progress, TrainingResult, presets, settings, train
 
 __version__ = "0.1.0"
 
@@ -36,29 +38,47 @@ _MODULE_OF = {
     "Model": "model",
     "Candidate": "plans",
     "Plans": "plans",
+    "Evaluation": "predictor",
+    "Predictor": "predictor",
+    "load": "predictor",
     "ScanGradients": "scans",
     "scan": "scans",
     "scan_gradients": "scans",
     "Stream": "stream",
+    "Curves": "training",
+    "Progress": "training",
+    "TrainingResult": "training",
+    "presets": "training",
+    "settings": "training",
+    "train": "training",
 }
 _SUBMODULES = ("jax", "nn")  # each imports its framework
 
 __all__ = [
     "Candidate",
     "CellError",
+    "Curves",
     "Equations",
+    "Evaluation",
     "Gradients",
     "Model",
     "Plans",
+    "Predictor",
+    "Progress",
     "ScanGradients",
     "Stage",
     "Stopped",
     "Stream",
+    "TrainingResult",
     "__version__",
     "builtin_cells",
     "compile",
+    "load",
+    "presets",
     "scan",
     "scan_gradients",
+    "settings",
+    "train",
 ]
 
 

@@ -34,7 +34,7 @@ def test_cells_need_no_numpy() -> None:
 def test_every_name_is_there() -> None:
     for name in recurve.__all__:
         assert getattr(recurve, name) is not None
-    assert {"Model", "compile", "nn", "scan"} <= set(dir(recurve))
+    assert {"Model", "compile", "load", "nn", "scan", "train"} <= set(dir(recurve))
     with pytest.raises(AttributeError, match="no attribute 'modle'"):
         recurve.modle
 

@@ -258,7 +258,7 @@ def test_save_and_load(tmp_path: Path) -> None:
     path = tmp_path / "network.safetensors"
     model.save(path)
     x = random(T, B, I)
-    for again in (recurve.Model.load(path, dtype="float64", schedule=PLAN),):
+    for again in (recurve.Model.load(path, dtype="float64", schedule=PLAN), recurve.load(path, dtype="float64")):
         assert isinstance(again, recurve.Model)
         assert (again.input, again.hidden, again.layers, again.bidirectional) == (I, H, 2, True)
         np.testing.assert_array_equal(again.flat_parameters, model.flat_parameters)

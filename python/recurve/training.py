@@ -1,0 +1,509 @@
+"""Training on text, and on sequences with classes or values."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import json
+import math
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from recurve import _data
+from recurve._arrays import Array
+from recurve._native import api, errors
+from recurve._native.library import Handle, context, encode_path, make, native, take_text
+from recurve._progress import ProgressLine, describe_loss
+from recurve._settings import Setting, Settings, check_fixed, check_names, checkpoint_settings, presets, settings
+from recurve.cells import Equations, compile
+from recurve.predictor import Evaluation, Predictor
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is. A callback of `train` receives it."""
+
+    step: int  #: updates done, of this run and of those that it resumed
+    steps: int | None  #: updates in total; None: unknown
+    epochs: float  #: passes over the data, with the fraction of the current one
+    loss: float  #: mean over the last updates: nats for each token, or the loss of an example
+    rate: float  #: learning rate of the last update
+    norm: float  #: of its gradient, before clipping
+    tokens_per_second: float  #: examples per second where there are no tokens
+    seconds: float  #: of training
+    left: float | None  #: estimated seconds to the nearest limit; None: unknown
+    validation: float | None  #: loss of the last validation; None before the first
+    best: float | None  #: loss of the best validation
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What a run logged, as arrays with an element for each line of the log."""
+
+    step: Array
+    epoch: Array
+    loss: Array  #: mean over the last updates
+    update_loss: Array  #: of the last update alone
+    rate: Array
+    norm: Array
+    tokens_per_second: Array
+    seconds: Array
+    validation_step: Array  #: with an element for each validation, as the next two
+    validation_epoch: Array
+    validation_loss: Array  #: NaN where it was not a number
+
+
+@dataclass
+class TrainingResult:
+    """What `train` did."""
+
+    path: str | None  #: of the last checkpoint; None where there was no `output`
+    best_path: str | None  #: of the best model by validation; None where there is none
+    stopped: bool  #: by Ctrl-C or by the callback, before a limit of the settings
+    step: int  #: updates done
+    epochs: float
+    loss: float  #: mean over the last updates
+    seconds: float
+    validation: float | None  #: loss of the last validation
+    best: float | None  #: loss of the best validation
+    test: Evaluation | None  #: of the best model on the test data
+    settings: dict[str, Any] = field(repr=False)
+    log: list[dict[str, Any]] = field(repr=False)  #: the lines of the log
+    load: Callable[[], Predictor] = field(repr=False)
+
+    @functools.cached_property
+    def model(self) -> Predictor:
+        """The best model by validation, or the last one where there is none."""
+        return self.load()
+
+    @property
+    def curves(self) -> Curves:
+        """Losses, rates and speed over the run."""
+        progress = [line for line in self.log if line["event"] == "progress"]
+        validations = [line for line in self.log if line["event"] == "validation"]
+        names = ("step", "epoch", "loss", "update_loss", "rate", "norm", "tokens_per_second", "seconds")
+        return Curves(
+            *(_column(progress, name) for name in names),
+            *(_column(validations, name) for name in ("step", "epoch", "loss")),
+        )
+
+
+def _column(lines: list[dict[str, Any]], name: str) -> Array:
+    values = [math.nan if line.get(name) is None else line[name] for line in lines]
+    return np.array(values, np.int64 if name == "step" else np.float64)
+
+
+# ---- the log
+
+
+class _Log:
+    """The lines of a run's log, kept, and written to a file from the first line on."""
+
+    def __init__(self, path: str | None, resumes: bool) -> None:
+        self.path, self._resumes = path, resumes
+        self.lines: list[dict[str, Any]] = []
+        self._file: BinaryIO | None = None
+
+    def check(self, overwrite: bool) -> None:
+        if self.path is None or self._resumes or overwrite:
+            return
+        if os.path.exists(self.path) and os.path.getsize(self.path) > 0:
+            raise FileExistsError(
+                f"the log {self.path} exists: resume the run, give another log, or replace it with overwrite=True"
+            )
+
+    def _open(self, path: str) -> BinaryIO:
+        file = open(path, "r+b" if self._resumes and os.path.exists(path) else "wb")
+        text = file.read() if file.readable() else b""
+        file.seek(text.rfind(b"\n") + 1)
+        file.truncate()  # an incomplete last line, which a killed run may have left
+        return file
+
+    def write(self, line: bytes) -> None:
+        self.lines.append(json.loads(line))
+        if self.path is None:
+            return
+        try:
+            self._file = self._file or self._open(self.path)
+            self._file.write(line + b"\n")
+            self._file.flush()
+        except OSError as error:
+            warnings.warn(
+                f"cannot write the log {self.path}: {error}; training continues", RuntimeWarning, stacklevel=2
+            )
+            self.path = None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+# ---- settings and files of a run
+
+
+@dataclass
+class _Run:
+    """A run before it begins."""
+
+    settings: Settings
+    files: list[str | None]
+    output: str
+    resume: str | None
+    overwrite: bool
+    log: _Log
+    is_named_by_file: list[bool]  # the data is not the caller's choice, but the checkpoint's
+    data: list[Handle | None] = field(default_factory=lambda: [None, None, None])
+
+    @property
+    def is_text(self) -> bool:
+        return self.settings["kind"] in ("stream", "lines")
+
+    @property
+    def is_bytes(self) -> bool:
+        return self.settings["level"] == "byte"
+
+
+def _stem(path: str) -> str:
+    return path.removesuffix(".safetensors")
+
+
+def _check_cell(equations: Equations, path: str, overwrite: bool) -> None:
+    """Equations are written to a file, which the settings of a run name: it must be new or the same."""
+    if os.path.exists(path) and not overwrite:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            if file.read() != equations.source:
+                raise FileExistsError(
+                    f"{path} has other equations: give another output, or replace it with overwrite=True"
+                )
+
+
+def _resolve_examples(given: dict[str, Any], folder: str) -> None:
+    """Writes examples in memory into files, and sets the kind that follows from their targets."""
+    for name in ("data", "valid", "test"):
+        value: Any = given.get(name)
+        if _data.is_examples(value):
+            kind = given.setdefault("kind", _data.kind_of_targets(value[1]))
+            given[name] = _data.write_examples(os.path.join(folder, f"{name}.jsonl"), value, kind)
+        elif value is not None and not isinstance(value, (str, os.PathLike)):
+            raise TypeError(f"{name} must be a path, or a pair of inputs and targets, not {type(value).__name__}")
+
+
+def _collect_settings(given: dict[str, Any], preset: str | None, config: Any, resume: str | None) -> Settings:
+    if resume is None:
+        made = Settings()
+    else:
+        made = checkpoint_settings(encode_path(resume))
+        check_fixed(given, resume)
+        if made["parallel"]:  # layers of stages belong to the arrangement of the ranks
+            made.update({"parallel": "", "split": "", "micro_batches": 0, "time_chunks": 0})
+    if preset is not None:
+        made.use_preset(preset)
+    if config is not None:
+        made.load(encode_path(config))
+    made.update(given)
+    if made["parallel"]:
+        raise NotImplementedError("train() runs in one process; for several use mpirun with the command recurve train")
+    return made
+
+
+def _check_apart(run: _Run, config: Any, cell: str | None) -> None:
+    """A file that is written is no other file of the run."""
+    read = [*run.files, run.settings["vocabulary"], None if config is None else os.fsdecode(config)]
+    written = {"output": run.output, "log": run.log.path, "wisdom": run.settings["wisdom"], "the cell": cell}
+    seen = {os.path.realpath(path): path for path in read if path}
+    if run.resume is not None and os.path.realpath(run.resume) != os.path.realpath(run.output):
+        seen[os.path.realpath(run.resume)] = run.resume
+    for name, path in written.items():
+        place = os.path.realpath(path) if path else None
+        same = [other for known, other in seen.items() if place and (place == known or _is_same(path, other))]
+        if same:
+            raise ValueError(f"{name} is {path}, which is {same[0]}, another file of the run; give another path")
+        if path and place:
+            seen[place] = path
+
+
+def _is_same(path: str | None, other: str) -> bool:
+    return path is not None and os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other)
+
+
+def _check_early(run: _Run) -> None:
+    """Checks what does not depend on the data, before the data is read."""
+    output, resume = encode_path(run.output), None if run.resume is None else encode_path(run.resume)
+    native().rcv_trainer_check_output(context(), run.settings.handle, resume, output, run.overwrite)
+    run.log.check(run.overwrite)
+    run.settings.check()
+    native().rcv_device_describe(context(), run.settings["device"].encode(), None)
+
+
+# ---- data and trainer
+
+
+def _open_part(run: _Run, part: int, vocabulary: Handle | None) -> Handle | None:
+    path = run.files[part]
+    if path is None:
+        return None
+    cache = run.settings["cache"]
+    train = run.data[_data.TRAIN]
+    parents = [parent for parent in (train, vocabulary) if parent is not None]
+    return _data.open_data(
+        path,
+        parents,
+        level=api.LEVELS.index(run.settings["level"]),
+        kind=api.KINDS.index(run.settings["kind"]),
+        vocabulary=vocabulary.pointer if vocabulary is not None else None,
+        like=train.pointer if train is not None else None,
+        cache=os.fsencode(cache) if cache else b"" if run.is_named_by_file[part] else None,
+    )
+
+
+def _open_vocabulary(run: _Run) -> Handle | None:
+    """The words that are given or those of the checkpoint; None where the data has its own."""
+    vocabulary = None
+    if run.resume is not None:
+        arguments = context(), encode_path(run.resume)
+        vocabulary = make("rcv_checkpoint_vocabulary", *arguments, free="rcv_vocabulary_free", parents=(context(),))
+        if not vocabulary.pointer:
+            vocabulary = None
+    elif run.settings["vocabulary"]:
+        arguments = context(), os.fsencode(run.settings["vocabulary"])
+        vocabulary = make("rcv_vocabulary_load", *arguments, free="rcv_vocabulary_free", parents=(context(),))
+    if vocabulary is None or native().rcv_vocabulary_level(vocabulary) == api.LEVELS.index("byte"):
+        return None
+    return vocabulary
+
+
+def _open_trainer(run: _Run) -> Handle:
+    wisdom = run.settings["wisdom"]
+    if wisdom and os.path.exists(wisdom):
+        native().rcv_wisdom_load(context(), os.fsencode(wisdom))
+    run.data[_data.TRAIN] = _open_part(run, _data.TRAIN, _open_vocabulary(run))
+    run.data[_data.VALID] = _open_part(run, _data.VALID, None)
+    train, valid = run.data[: _data.TEST]
+    parents = tuple(parent for parent in (train, valid) if parent is not None)
+    arguments = context(), run.settings.handle, train, valid
+    trainer = make("rcv_trainer_new", *arguments, free="rcv_trainer_free", parents=parents)
+    if run.resume is not None:
+        native().rcv_trainer_resume(trainer, encode_path(run.resume))
+    return trainer
+
+
+def _progress_of(report: api.Progress) -> Progress:
+    return Progress(
+        report.step,
+        report.steps or None,
+        report.epochs,
+        report.loss,
+        report.rate,
+        report.norm,
+        report.tokens_per_second,
+        report.seconds,
+        None if report.left < 0 else report.left,
+        report.validation or None,
+        report.best or None,
+    )
+
+
+def _run_trainer(
+    run: _Run, trainer: Handle, shown: ProgressLine | None, callback: Callable[[Progress], Any] | None
+) -> bool:
+    """Trains, and returns whether the run was stopped. What the callback raised is raised after the checkpoint."""
+    callbacks = errors.Callbacks()
+
+    def on_progress(_: Any, report: Any) -> bool:
+        if shown is not None:
+            shown.update(report.contents)
+        if callback is None or report.contents.step == 0:
+            return True
+        return callback(_progress_of(report.contents)) is not False
+
+    options = api.TrainerOptions(
+        output=encode_path(run.output),
+        overwrite=run.overwrite,
+        progress=api.OnProgress(callbacks.wrap(on_progress)),
+        log=api.Log(callbacks.wrap_action(lambda _, line: run.log.write(line))),
+    )
+    try:
+        callbacks.run(native().rcv_trainer_run, trainer, ctypes.byref(options))
+    except errors.Stopped:
+        return True
+    except KeyboardInterrupt:
+        if native().rcv_trainer_progress(trainer).contents.written < 0:
+            raise
+        return True
+    return False
+
+
+# ---- the end
+
+
+def _best_path(run: _Run, trainer: Handle) -> str | None:
+    pointer = ctypes.c_void_p()
+    native().rcv_trainer_best_model(trainer, encode_path(run.output), ctypes.byref(pointer))
+    return take_text(pointer) if pointer else None
+
+
+def _load_model(path: str, settings: dict[str, Any]) -> Predictor:
+    model = Predictor.load(path, settings["device"], "float64" if settings["dtype"] == "float64" else "float32")
+    model.settings = settings
+    return model
+
+
+def _test(run: _Run, path: str) -> Evaluation | None:
+    """The model on the test data, also as a line of the log."""
+    run.data[_data.TEST] = test = _open_part(run, _data.TEST, None)
+    if test is None:
+        return None
+    result = _load_model(path, run.settings.as_dictionary()).evaluate_data(test)
+    finite = math.isfinite(result.loss)
+    line = {
+        "event": "test",
+        "loss": result.loss if finite else None,
+        "perplexity": min(result.perplexity, 1e300) if finite else None,
+        "counted": result.counted,
+    }
+    run.log.write(json.dumps(line).encode())
+    return result
+
+
+def _finish(run: _Run, trainer: Handle, shown: ProgressLine | None, stopped: bool, is_kept: bool) -> TrainingResult:
+    report = native().rcv_trainer_progress(trainer).contents
+    is_written = report.written >= 0
+    best = _best_path(run, trainer) if is_written else None
+    load = functools.partial(_load_model, best or run.output, run.settings.as_dictionary())
+    if shown is not None:
+        note = f"{'stopped: ' if stopped else ''}wrote {run.output} after {report.written} updates"
+        shown.end(report, note if is_kept and is_written else "")
+    test = _test(run, best or run.output) if is_written and not stopped else None
+    if shown is not None and test is not None:
+        shown.end(api.Progress(), f"test: {describe_loss(test.loss, run.is_text, run.is_bytes)}")
+    result = TrainingResult(
+        path=run.output if is_kept and is_written else None,
+        best_path=best if is_kept else None,
+        stopped=stopped,
+        step=report.step,
+        epochs=report.epochs,
+        loss=report.loss,
+        seconds=report.seconds,
+        validation=report.validation or None,
+        best=report.best or None,
+        test=test,
+        settings=run.settings.as_dictionary(),
+        log=run.log.lines,
+        load=load,
+    )
+    if not is_kept and is_written:
+        _ = result.model  # its file is removed
+    return result
+
+
+def train(
+    data: Any = None,
+    output: str | os.PathLike[str] | None = None,
+    valid: Any = None,
+    *,
+    test: Any = None,
+    preset: str | None = None,
+    config: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    progress: bool = True,
+    log: str | os.PathLike[str] | None = None,
+    callback: Callable[[Progress], Any] | None = None,
+    **settings: Any,
+) -> TrainingResult:
+    """Trains a language model on text, or a model of classes or values of sequences.
+
+    data       a text file; a file of examples (`kind="classes"` or `"values"`); a folder with train, valid and test;
+               or a pair (inputs, targets): a list of sequences, each numbers [steps, features] or [steps], or a text,
+               and a class (whole number or text) or value (float, or list of floats) for each
+    output     the model to write, MODEL.safetensors, with its checkpoints and MODEL.best.safetensors; without it
+               nothing stays but the result
+    valid      data for validation, or "none"; `test`: for a test at the end
+    preset     settings that belong together, see `recurve.presets`; `config`: a file of settings as JSON
+    resume     continue from this checkpoint, bit for bit; `output` and `data` are those of the checkpoint by default.
+               Examples in memory must be given again
+    overwrite  replace models and logs of other runs
+    progress   show a line on stderr
+    log        the log, one JSON object per line; by default MODEL.jsonl where there is an output
+    callback   called with `Progress` after updates; training stops when it returns False
+    settings   those of the command `recurve train`, with underscores: hidden=256, learning_rate=0.001; see
+               `recurve.settings`. `cell` may also be equations, which are written beside the output
+
+    Ctrl-C stops after the current update: a checkpoint is written, and the result has `stopped`. (Before the first
+    checkpoint KeyboardInterrupt is raised.) An exception of the callback is raised after the checkpoint was written.
+
+    Raises TypeError for an unknown setting, ValueError for a wrong value or wrong data, OSError for files.
+    """
+    check_names(settings)
+    given = {**settings, **{k: v for k, v in {"data": data, "valid": valid, "test": test}.items() if v is not None}}
+    given = {name: value for name, value in given.items() if value is not None}
+    with tempfile.TemporaryDirectory(prefix="recurve-") as folder, contextlib.ExitStack() as stack:
+        run = _prepare(given, folder, output, preset, config, resume, overwrite, log)
+        stack.callback(run.log.close)
+        trainer = _open_trainer(run)
+        shown = ProgressLine(run.is_text, run.is_bytes) if progress else None
+        stopped = _run_trainer(run, trainer, shown, callback)
+        if run.settings["wisdom"]:
+            native().rcv_wisdom_save(context(), os.fsencode(run.settings["wisdom"]))
+        return _finish(run, trainer, shown, stopped, not run.output.startswith(folder))
+
+
+def _prepare(
+    given: dict[str, Any],
+    folder: str,
+    output: str | os.PathLike[str] | None,
+    preset: str | None,
+    config: str | os.PathLike[str] | None,
+    resume: str | os.PathLike[str] | None,
+    overwrite: bool,
+    log: str | os.PathLike[str] | None,
+) -> _Run:
+    """The settings and files of a run, checked. Only `folder` and the file of equations are written."""
+    base = None if resume is None else os.fsdecode(resume)
+    path = os.fsdecode(output) if output is not None else base or os.path.join(folder, "model.safetensors")
+    _resolve_examples(given, folder)
+    cell, equations = given.get("cell"), None
+    if isinstance(cell, Equations) or (isinstance(cell, str) and "{" in cell):
+        equations = compile(cell)
+        given["cell"] = f"{_stem(path)}.cell"
+    made = _collect_settings(given, preset, config, base)
+    if not made["data"]:
+        raise ValueError("there is no training data: give a file, a folder, or a pair of inputs and targets as data")
+    own_log = made["log"] or (None if path.startswith(folder) else f"{_stem(path)}.jsonl")
+    run = _Run(
+        made,
+        _data.find_files(made["data"], made["valid"], made["test"]),
+        path,
+        base,
+        overwrite,
+        _Log(os.fsdecode(log) if log is not None else own_log, base is not None),
+        [base is not None and name not in given for name in ("data", "valid", "test")],
+    )
+    _check_apart(run, config, given["cell"] if equations is not None else None)
+    if equations is not None:
+        _check_cell(equations, given["cell"], overwrite)
+    _check_early(run)
+    if equations is None:
+        make("rcv_cell_open", context(), os.fsencode(made["cell"]), free="rcv_cell_free").close()
+    else:
+        with open(given["cell"], "w", encoding="utf-8") as file:
+            file.write(equations.source)
+    return run
+
+
+__all__ = [
+    "Curves",
+    "Progress",
+    "Setting",
+    "TrainingResult",
+    "presets",
+    "settings",
+    "train",
+]
