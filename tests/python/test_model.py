@@ -438,3 +438,55 @@ def test_torch_has_the_same_numbers(cell: str, layer: str, tmp_path: Path) -> No
     np.testing.assert_allclose(found.x, input.grad.numpy(), atol=1e-12)
     for name, parameter in theirs.named_parameters():
         np.testing.assert_allclose(found.parameters[name], parameter.grad.numpy(), atol=1e-12)
+
+
+# ---- devices
+
+
+def compare_devices(one: recurve.Model, other: recurve.Model, tolerance: float) -> None:
+    """Calls of several sizes, with everything that a call can give."""
+    lengths, resets = sequences()
+    states, restart = initial_states(one), initial_states(one, 10)
+    for batch in (B, 1, B):
+        rows = {name: value[:, :batch] for name, value in states.items()}
+        again = {name: value[:, :batch] for name, value in restart.items()}
+        x = random(T, batch, I, seed=batch)
+        given = {"lengths": lengths[:batch], "resets": resets[:, :batch], "restart": again}
+        found, expected = (model.run(x, rows, **given) for model in (one, other))
+        np.testing.assert_allclose(found[0], expected[0], atol=tolerance)
+        np.testing.assert_allclose(found[1]["c"], expected[1]["c"], atol=tolerance)
+        left, right = (model.gradients(x, np.cos, rows, **given, dstates=again) for model in (one, other))
+        np.testing.assert_allclose(left.x, right.x, atol=tolerance)
+        for name in ("parameters", "initial", "restart"):
+            for key, value in getattr(left, name).items():
+                np.testing.assert_allclose(value, getattr(right, name)[key], atol=10 * tolerance)
+
+
+def test_copies_for_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    from recurve import _runs
+
+    class Copies(_runs.Memory):
+        """Copies as for a GPU, in memory that the library has allocated on the CPU."""
+
+        def __init__(self, device: bytes) -> None:
+            super().__init__(device)
+            self.is_host = False
+
+    expected = make(schedule=PLAN)
+    monkeypatch.setattr(_runs, "Memory", Copies)
+    model = make(schedule=PLAN)
+    compare_devices(model, expected, 0)
+    model.freeze()
+    for _ in range(2):
+        np.testing.assert_array_equal(model.run(X)[0], expected.run(X)[0])
+
+
+def test_gpu() -> None:
+    try:
+        model = make(device="cuda", effort="measure")
+    except (ValueError, NotImplementedError, OSError) as error:
+        pytest.skip(str(error))
+    compare_devices(model, make(), 1e-12)
+    x = random(T, B, I)
+    with model.stream(B) as stream:
+        np.testing.assert_allclose(np.stack([stream.step(frame) for frame in x]), make().run(x)[0], atol=1e-12)
