@@ -88,4 +88,4 @@ def take_output(value: Any, dtype: npt.DTypeLike, shape: tuple[int, ...], name: 
 
 def address(array: Array | None) -> int | None:
     """Where the elements of an array begin; NULL for None."""
-    return None if array is None else array.ctypes.data
+    return None if array is None else array.__array_interface__["data"][0]

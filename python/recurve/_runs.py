@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ from recurve import _arrays
 from recurve._arrays import Array
 from recurve._native.library import Handle, context, make, native
 from recurve.plans import make_plan
+
+Pointers = ctypes.Array[ctypes.c_void_p]
 
 
 class Kind(NamedTuple):
@@ -58,6 +60,26 @@ class Memory:
         """Copies what was written into the caller's array."""
         if array is not None and array.nbytes and not self.is_host:
             native().rcv_memory_read(self.device, _arrays.address(array), self._blocks[name][1], array.nbytes)
+
+    def put_all(self, name: str, arrays: Sequence[Array | None]) -> Pointers | None:
+        """An array of pointers to arrays that are read; NULL where none is given."""
+        return _pointers([self.put(f"{name}{i}", array) for i, array in enumerate(arrays)])
+
+    def room_all(self, name: str, arrays: Sequence[Array]) -> Pointers | None:
+        """An array of pointers to arrays that are written; NULL where there are none."""
+        return _pointers([self.room(f"{name}{i}", array) for i, array in enumerate(arrays)])
+
+    def get_all(self, name: str, arrays: Sequence[Array]) -> None:
+        """Copies what was written into the caller's arrays."""
+        for i, array in enumerate(arrays):
+            self.get(f"{name}{i}", array)
+
+
+def _pointers(addresses: list[int | None]) -> Pointers | None:
+    for address in addresses:
+        if address is not None:
+            return (ctypes.c_void_p * len(addresses))(*addresses)
+    return None
 
 
 def _free_blocks(blocks: dict[str, tuple[int, ctypes.c_void_p]], device: bytes, owner: Handle) -> None:

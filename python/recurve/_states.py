@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class State:
     sizes: tuple[int, ...]  # of each layer and direction in turn
     keys: tuple[str, ...]  # NAME, or NAME.l0, NAME.l0_reverse, ... where the sizes differ
 
-    @property
+    @functools.cached_property
     def total(self) -> int:
         return sum(self.sizes)
 
@@ -34,9 +34,13 @@ class State:
 
     def split(self, flat: Array, batch: int) -> dict[str, Array]:
         """The state tensor of a call, blocks [batch, size], as arrays by key, without a copy."""
-        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes(batch)])
-        parts = np.split(flat, ends[:-1])
-        return {key: part.reshape(shape) for key, part, shape in zip(self.keys, parts, self.shapes(batch))}
+        if len(self.keys) == 1:
+            return {self.name: flat.reshape(len(self.sizes), batch, self.sizes[0])}
+        parts, at = {}, 0
+        for key, size in zip(self.keys, self.sizes):
+            parts[key] = flat[at * batch : (at + size) * batch].reshape(batch, size)
+            at += size
+        return parts
 
 
 class States:
@@ -97,7 +101,10 @@ class States:
 
     def split(self, flat: list[Array], batch: int) -> dict[str, Array]:
         """Flat arrays as arrays by key."""
-        return {key: part for state, array in zip(self.states, flat) for key, part in state.split(array, batch).items()}
+        parts: dict[str, Array] = {}
+        for state, array in zip(self.states, flat):
+            parts.update(state.split(array, batch))
+        return parts
 
     def rows_to_arrays(self, rows: Array) -> dict[str, Array]:
         """States of a stream, [batch, elements of a row], as arrays by key."""
@@ -120,11 +127,3 @@ class States:
                     begin = batch * sum(state.sizes[:i])
                     rows[:, at : at + size] = array[begin : begin + batch * size].reshape(batch, size)
                 at += size
-
-
-def pointers(addresses: list[int | None]) -> ctypes.Array[ctypes.c_void_p] | None:
-    """An array over states; NULL where no state is given."""
-    return (ctypes.c_void_p * len(addresses))(*addresses) if any(a is not None for a in addresses) else None
-
-
-__all__ = ["State", "States", "pointers"]

@@ -17,7 +17,7 @@ from recurve._arrays import Array, Dimension
 from recurve._native import api
 from recurve._native.library import Handle, context, encode_path, make, native
 from recurve._runs import Kind, Run, Runs
-from recurve._states import States, pointers
+from recurve._states import States
 from recurve.cells import Equations, compile, make_net
 from recurve.plans import Plans, read_plan
 from recurve.stream import Stream
@@ -369,20 +369,20 @@ class Model:
             x=memory.put("x", call.x),
             lengths=_arrays.address(call.lengths),
             resets=memory.put("resets", call.resets),
-            initial=pointers([memory.put(f"initial{i}", a) for i, a in enumerate(call.initial)]),
-            restart=pointers([memory.put(f"restart{i}", a) for i, a in enumerate(call.restart)]),
+            initial=memory.put_all("initial", call.initial),
+            restart=memory.put_all("restart", call.restart),
             y=memory.room("y", call.y),
-            final=pointers([memory.room(f"final{i}", a) for i, a in enumerate(call.final)]),
+            final=memory.room_all("final", call.final),
             seed=call.seed,
             same_parameters=packed,
             steps=call.steps,
             batch=call.batch or api.EMPTY,
         )
         native().rcv_run_forward(run.handle, ctypes.byref(data))
-        native().rcv_run_wait(run.handle)
-        memory.get("y", call.y)
-        for i, array in enumerate(call.final):
-            memory.get(f"final{i}", array)
+        if not memory.is_host:
+            native().rcv_run_wait(run.handle)
+            memory.get("y", call.y)
+            memory.get_all("final", call.final)
         run.weights = self._weights
 
     def _backward(self, run: Run, call: _Call, dy: Array, dfinal: list[Array | None]) -> Gradients:
@@ -393,19 +393,19 @@ class Model:
         drestart = self._states.empty(call.batch) if has_restart else []
         data = api.Backward(
             dy=memory.put("dy", dy),
-            dfinal=pointers([memory.put(f"dfinal{i}", a) for i, a in enumerate(dfinal)]),
+            dfinal=memory.put_all("dfinal", dfinal),
             dx=memory.room("dx", dx),
-            dinitial=pointers([memory.room(f"dinitial{i}", a) for i, a in enumerate(dinitial)]),
-            drestart=pointers([memory.room(f"drestart{i}", a) for i, a in enumerate(drestart)]),
+            dinitial=memory.room_all("dinitial", dinitial),
+            drestart=memory.room_all("drestart", drestart),
             dparameters=memory.room("dparameters", dparameters),
         )
         native().rcv_run_backward(run.handle, ctypes.byref(data))
-        native().rcv_run_wait(run.handle)
-        for name, array in {"dx": dx, "dparameters": dparameters}.items():
-            memory.get(name, array)
-        for name, arrays in {"dinitial": dinitial, "drestart": drestart}.items():
-            for i, array in enumerate(arrays):
-                memory.get(f"{name}{i}", array)
+        if not memory.is_host:
+            native().rcv_run_wait(run.handle)
+            memory.get("dx", dx)
+            memory.get("dparameters", dparameters)
+            memory.get_all("dinitial", dinitial)
+            memory.get_all("drestart", drestart)
         split = self._states.split
         return Gradients(
             call.y,

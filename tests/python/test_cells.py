@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 import recurve
 
-TEXT = "cell leaky(x) {\n    state h\n    size wide = 4\n    vector v\n    h' = tanh(W x + U h + b) - v * h\n    return h'\n}\n"
+TEXT = """cell leaky(x) {
+    state h
+    size wide = 4
+    vector v
+    h' = tanh(W x + U h + b) - v * h
+    return h'
+}
+"""
 
 
 def test_text_name_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import copy
 import gc
 import pickle
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -210,9 +211,14 @@ def test_parameters_are_views() -> None:
 def test_parameters_outlive_the_model() -> None:
     model = make()
     array, values = model.parameters["weight_hh_l1"], model.parameters["weight_hh_l1"].copy()
+    handle = weakref.ref(model._handle)
     del model
     gc.collect()
+    assert handle() is not None
     np.testing.assert_array_equal(array, values)
+    del array
+    gc.collect()
+    assert handle() is None
 
 
 def test_assign_changes_all_or_nothing() -> None:
@@ -251,6 +257,10 @@ def test_freeze() -> None:
     model.freeze()
     np.testing.assert_array_equal(model.run(x)[0], changed)
     np.testing.assert_array_equal(model.run(x)[0], changed)
+    model.freeze(False)
+    model.flat_parameters[:] = 0
+    model.freeze()
+    assert not model.run(x)[0].any()
 
 
 def test_save_and_load(tmp_path: Path) -> None:
