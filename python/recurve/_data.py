@@ -61,7 +61,10 @@ def is_examples(data: Any) -> bool:
 
 def kind_of_targets(targets: Any) -> str:
     """classes for whole numbers and texts, values for other numbers."""
-    return "values" if np.asarray(targets).dtype.kind == "f" else "classes"
+    try:
+        return "values" if np.asarray(targets).dtype.kind == "f" else "classes"
+    except ValueError:  # lists of different lengths
+        return "values"
 
 
 def _target(target: Any, kind: str, index: int) -> Any:
@@ -90,6 +93,9 @@ def _input(sequence: Any, index: int) -> dict[str, Any]:
 
 
 def _lines(inputs: Any, targets: Any, kind: str) -> Iterator[str]:
+    for name, value in {"inputs": inputs, "targets": targets}.items():
+        if isinstance(value, (str, bytes, os.PathLike)) or not hasattr(value, "__len__"):
+            raise TypeError(f"{name} must be a list or an array, not {type(value).__name__}")
     if len(inputs) != len(targets):
         raise ValueError(f"there are {len(inputs)} inputs and {len(targets)} targets")
     for i, (sequence, target) in enumerate(zip(inputs, targets)):

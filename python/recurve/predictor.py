@@ -159,18 +159,26 @@ class Predictor:
         if isinstance(inputs, (str, bytes)):
             inputs = [inputs]
         if not isinstance(inputs, (list, tuple)):
-            array = self._take(inputs, "x")
-            return array, None if lengths is None else _arrays.take_lengths(lengths, array.shape[1], array.shape[0])
+            return self._take(inputs, lengths)
         if lengths is not None:
             raise TypeError("lengths are given with one array alone: each sequence of a list has its own")
         return self._pad([self._sequence(sequence, i) for i, sequence in enumerate(inputs)])
 
-    def _take(self, value: Any, name: str) -> Array:
-        if not self.features:
-            return _check_tokens(
-                _arrays.take(value, np.int64, [("steps", None), ("batch", None)], name), self._tokens, name
-            )
-        return _arrays.take(value, np.float32, [("steps", None), ("batch", None), ("features", self.features)], name)
+    def _take(self, value: Any, lengths: Any) -> tuple[Array, Array | None]:
+        """An array [batch, steps, ...], turned."""
+        array = _arrays.convert(value, np.float32 if self.features else np.int64, "x")
+        if array.ndim == 2 and self.features == 1:
+            array = array[:, :, None]
+        last: list[Dimension] = [("features", self.features)] if self.features else []
+        _arrays.check_shape(array, [("batch", None), ("steps", None), *last], "x")
+        batch, steps = array.shape[:2]
+        if steps == 0:
+            raise ValueError("x has no time steps; there must be at least one")
+        taken = None if lengths is None else _arrays.take_lengths(lengths, batch, steps)
+        if not self.features:  # padding may be any number
+            is_read = True if taken is None else np.arange(steps) < taken[:, None]
+            _check_tokens(np.where(is_read, array, 0), self._tokens, "x")
+        return np.ascontiguousarray(array.swapaxes(0, 1)), taken
 
     @property
     def _tokens(self) -> int:
@@ -211,10 +219,10 @@ class Predictor:
         """Predicts from sequences without targets.
 
         `inputs` is a list of sequences of any length, each a text, numbers [steps, features] or tokens [steps]; a text;
-        or one array of numbers [steps, batch, features] or tokens [steps, batch], then with `lengths` [batch].
+        or one array of numbers [batch, steps, features] or tokens [batch, steps], then with `lengths` [batch].
 
         `output` is probabilities, log_probabilities or logits; by default probabilities of classes, logits of tokens.
-        The result is [batch, outputs]. Of a language model it is [steps, batch, outputs], zero past a sequence's
+        The result is [batch, outputs]. Of a language model it is [batch, steps, outputs], zero past a sequence's
         length, or with `last` [batch, outputs] after the last step.
         """
         check_count("threads", threads)
@@ -238,7 +246,7 @@ class Predictor:
         )
         with self._lock:
             callbacks.run(native().rcv_learner_predict, self._handle, ctypes.byref(data))
-        return out
+        return out if out.ndim == 2 else out.swapaxes(0, 1)
 
     def classify(self, inputs: Any, lengths: Any = None) -> list[str]:
         """Names of the likeliest classes of sequences, which are given as in `predict`."""

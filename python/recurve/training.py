@@ -171,7 +171,7 @@ class _Run:
 
 
 def _stem(path: str) -> str:
-    return path.removesuffix(".safetensors")
+    return os.path.splitext(path)[0]
 
 
 def _check_cell(equations: Equations, path: str, overwrite: bool) -> None:

@@ -73,6 +73,13 @@ def test_log_is_the_file(trained: recurve.TrainingResult) -> None:
     assert [line["event"] for line in lines if line["event"] != "checkpoint"] == ["start", *["progress"] * 40, "end"]
 
 
+def test_log_beside_any_output(tmp_path: Path, text: Path) -> None:
+    recurve.train(text, tmp_path / "a.model", steps=1, **TINY)
+    recurve.train(text, tmp_path / "b", log=tmp_path / "own.jsonl", steps=1, **TINY)
+    logs = {path.name for path in tmp_path.glob("*.jsonl")}
+    assert logs == {"a.jsonl", "own.jsonl"}
+
+
 def test_validation_test_and_best(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
@@ -135,13 +142,43 @@ def test_values_in_memory() -> None:
     assert result.loss < result.curves.loss[0] / 3
     found = result.model.predict(inputs)
     assert found.shape == (120, 2) and np.square(found - targets).mean() < 0.2
-    assert recurve.train((np.zeros((6, 5)), np.arange(6) / 2), steps=2, **TINY).model.features == 1
+    series = np.linspace(0, 1, 30).reshape(6, 5)
+    model = recurve.train((series, np.arange(6) / 2), steps=2, **TINY).model
+    assert model.features == 1
+    for same in (series[:, :, None], list(series)):  # one array has the layout of the training data
+        np.testing.assert_allclose(model.predict(same), model.predict(series), atol=1e-6)
+    padded = model.predict(series, lengths=[3] * 6)
+    np.testing.assert_allclose(padded, model.predict(series[:, :3]), atol=1e-6)
 
 
 def test_texts_in_memory() -> None:
     result = recurve.train((["good film", "bad film"] * 20, [1, 0] * 20), epochs=15, **TINY)
     assert result.model.classify(["good film", "bad film"]) == ["1", "0"]
     assert result.model.classify("good film") == ["1"]
+
+
+@pytest.mark.parametrize("level", ["word", "byte"])
+def test_texts_are_read_as_in_training(tmp_path: Path, level: str) -> None:
+    """The losses of predictions are those of an evaluation, which reads the same texts from a file."""
+    texts, classes = ["good film", "bad film", "film\nfilm", "good\n"], ["a", "b", "a", "b"]
+    model = recurve.train((texts * 5, classes * 5), level=level, steps=10, **TINY).model
+    assert model.classes is not None
+    numbers = [model.classes.index(name) for name in classes]
+    losses = -model.predict(texts, output="log_probabilities")[range(4), numbers]
+    assert model.evaluate((texts, classes)).loss == pytest.approx(losses.mean(), abs=1e-5)
+
+    path = tmp_path / "lines.txt"
+    lines = ["good film", "bad film", "film film bad"]
+    path.write_text("\n".join(lines * 5) + "\n")
+    model = recurve.train(path, level=level, kind="lines", steps=10, **TINY).model
+    total, count = 0.0, 0
+    for line in lines:
+        tokens = model.encode(line)
+        scores = model.predict(line, output="log_probabilities")[0]
+        targets = [*tokens[1:], tokens[0]]  # the end of the line is the last one
+        total -= float(scores[range(len(targets)), targets].sum())
+        count += len(targets)
+    assert model.evaluate(path).loss == pytest.approx(total / count, abs=1e-5)
 
 
 def test_equations_as_text(tmp_path: Path, text: Path) -> None:
@@ -300,23 +337,23 @@ def test_predictions_are_those_of_streams(trained: recurve.TrainingResult) -> No
     model = trained.model
     whole = model.predict("the quick", output="logits")
     tokens = model.encode("the quick")
-    assert whole.shape == (9, 1, 256) and tokens.tolist() == list(b"the quick")
+    assert whole.shape == (1, 9, 256) and tokens.tolist() == list(b"the quick")
     with model.stream(output="logits") as stream:
         for t, token in enumerate(tokens):
-            np.testing.assert_allclose(stream.step([token]), whole[t], atol=1e-5)
-    np.testing.assert_allclose(model.predict("the quick", last=True), whole[-1], atol=1e-5)
-    np.testing.assert_allclose(np.exp(model.predict(tokens[:, None], output="log_probabilities")).sum(-1), 1, atol=1e-5)
+            np.testing.assert_allclose(stream.step([token])[0], whole[0, t], atol=1e-5)
+    np.testing.assert_allclose(model.predict("the quick", last=True), whole[:, -1], atol=1e-5)
+    np.testing.assert_allclose(np.exp(model.predict(tokens[None], output="log_probabilities")).sum(-1), 1, atol=1e-5)
 
 
 def test_sequences_of_different_lengths(trained: recurve.TrainingResult) -> None:
     model = trained.model
     together = model.predict(["the", "the quick", np.array([97, 98])])
-    assert together.shape == (9, 3, 256) and not together[3:, 0].any()
-    np.testing.assert_allclose(together[:3, :1], model.predict("the"), atol=1e-5)
-    array = np.zeros((9, 2), int)
-    array[:3, 0], array[:, 1] = model.encode("the"), model.encode("the quick")
-    np.testing.assert_allclose(model.predict(array, lengths=[3, 9]), together[:, :2], atol=1e-5)
-    assert model.predict([]).shape[1] == 0
+    assert together.shape == (3, 9, 256) and not together[0, 3:].any()
+    np.testing.assert_allclose(together[:1, :3], model.predict("the"), atol=1e-5)
+    array = np.full((2, 9), -1)
+    array[0, :3], array[1] = model.encode("the"), model.encode("the quick")
+    np.testing.assert_allclose(model.predict(array, lengths=[3, 9]), together[:2], atol=1e-5)
+    assert len(model.predict([])) == 0
 
 
 def test_evaluate(trained: recurve.TrainingResult, text: Path) -> None:
@@ -408,6 +445,8 @@ def test_wrong_data(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="data must be a path"):
         recurve.train(3, **TINY)
     wrong: "list[tuple[type[Exception], str, Any]]" = [
+        (TypeError, "inputs must be a list", ("train.txt", "valid.txt")),
+        (TypeError, "targets must be a list", ([[1.0]], 1)),
         (ValueError, "2 inputs and 1 targets", ([[1.0], [2.0]], [1])),
         (ValueError, "input 1 has a number that is not finite", ([[1.0], [np.nan]], [1, 2])),
         (ValueError, "target 1 is not finite", ([[1.0], [2.0]], [0.5, np.inf])),
@@ -448,17 +487,18 @@ def test_model_of_a_resumed_run_cannot_change(tmp_path: Path, text: Path) -> Non
 def test_wrong_predictions(trained: recurve.TrainingResult) -> None:
     model = trained.model
     wrong: "list[tuple[type[Exception], str, Any]]" = [
-        (ValueError, r"x\[1, 0\] is 256; a token is in 0..255", np.array([[1], [256]])),
+        (ValueError, r"x\[0, 1\] is 256; a token is in 0..255", np.array([[1, 256]])),
         (ValueError, r"sequence 1\[0\] is -1", [[1], [-1]]),
         (ValueError, "sequence 1 is empty", [[1], []]),
         (TypeError, "float64", np.zeros((2, 2)) + 0.5),
         (ValueError, r"x has shape \[2\]", np.array([1, 2])),
+        (ValueError, "no time steps", np.zeros((2, 0), int)),
     ]
     for error, said, inputs in wrong:
         with pytest.raises(error, match=said):
             model.predict(inputs)
     with pytest.raises(ValueError, match=r"lengths\[0\] is 3"):
-        model.predict(np.array([[1], [2]]), lengths=[3])
+        model.predict(np.array([[1, 2]]), lengths=[3])
     with pytest.raises(TypeError, match="one array alone"):
         model.predict([[1]], lengths=[1])
     with pytest.raises(ValueError, match="output 'best'"):
