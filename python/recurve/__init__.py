@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from recurve._native.errors import CellError, Stopped
     from recurve.cells import Equations, Stage, builtin_cells, compile
     from recurve.model import Gradients, Model
+    from recurve.nn import Takeover, takeover
     from recurve.plans import Candidate, Plans
     from recurve.predictor import Evaluation, Predictor, load
     from recurve.scans import ScanGradients, scan, scan_gradients
@@ -51,6 +52,8 @@ _MODULE_OF = {
     "presets": "training",
     "settings": "training",
     "train": "training",
+    "Takeover": "nn",
+    "takeover": "nn",
 }
 _SUBMODULES = ("jax", "nn")  # each imports its framework
 
@@ -69,6 +72,7 @@ __all__ = [
     "Stage",
     "Stopped",
     "Stream",
+    "Takeover",
     "TrainingResult",
     "__version__",
     "builtin_cells",
@@ -78,6 +82,7 @@ __all__ = [
     "scan",
     "scan_gradients",
     "settings",
+    "takeover",
     "train",
 ]
 

@@ -2,6 +2,7 @@
 
 from recurve.nn._cell import Cell
 from recurve.nn._rnn import GRU, LSTM, RNN
-from recurve.nn._takeover import takeover
+from recurve.nn._stream import Stream
+from recurve.nn._takeover import Takeover, takeover
 
-__all__ = ["GRU", "LSTM", "RNN", "Cell", "takeover"]
+__all__ = ["GRU", "LSTM", "RNN", "Cell", "Stream", "Takeover", "takeover"]

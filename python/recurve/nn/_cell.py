@@ -66,7 +66,7 @@ class Cell(Network):
         self._frozen = 0
         self._describe()
         known = _operators.shapes(self._net)
-        self._names = [name.replace(".", "_") for name, _, _ in known.parameters]
+        self._names = tuple(name.replace(".", "_") for name, _, _ in known.parameters)
         for name, (_, shape, _) in zip(self._names, known.parameters):
             self.register_parameter(name, nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
         self.reset_parameters()
@@ -87,6 +87,7 @@ class Cell(Network):
         self._net = describe(self.source, **common, zoneout=self.zoneout, expected_zoneout=self.zoneout > 0)
         self._training_net = describe(self.source, **common, **random, variational=self.variational)
         known = _operators.shapes(self._training_net)  # a wrong option is refused here
+        self._address = _operators.shapes(self._net).pointer
         self.state_names = [name for name, _, _ in known.states]
         self.output = known.output
 
@@ -123,9 +124,6 @@ class Cell(Network):
 
     def _give(self, states: list[Tensor]) -> Any:
         return states[0] if len(states) == 1 else tuple(states)
-
-    def _weight_names(self) -> list[str]:
-        return self._names
 
     # ---- calls ----
 
@@ -166,6 +164,10 @@ class Cell(Network):
             `state_names` where there are several. A state whose size differs between layers is flat.
         lengths, resets, restart: as for recurve.nn.LSTM.
         """
+        if lengths is None and resets is None and restart is None:
+            found = self._call_quickly(input, self._list(hx))
+            if found is not None:
+                return found[0], self._give(found[1:])
         y, final = self._forward(input, hx, lengths, resets, restart)
         return y, self._give(final)
 

@@ -19,24 +19,38 @@ from recurve.plans import Plans, make_plan, read_plan
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_is_compiling = torch.compiler.is_compiling
+_is_grad_enabled = torch.is_grad_enabled
+_is_any_autocast_enabled = torch._C._is_any_autocast_enabled
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
+_transforms_active = torch._C._are_functorch_transforms_active
+_is_profiled = torch.autograd._profiler_enabled
+_allow_tf32 = torch._C._get_cudnn_allow_tf32
+_is_deterministic = torch._C._get_deterministic_algorithms
+
+# Constants of the quickest way, where a look-up in another module counts.
+_quick = _operators.quick
+_BATCH_FIRST, _ALLOW_TF32 = _operators.BATCH_FIRST, _operators.ALLOW_TF32
+_IN_BACKGROUND = _operators.IN_BACKGROUND << _operators.EFFORT_SHIFT
+_ESTIMATED = _operators.ESTIMATED << _operators.EFFORT_SHIFT
+
 
 class Network(nn.Module):
     """A module whose forward pass is one call of a network. A class that derives from it sets _net and _training_net, the descriptions for
-    evaluation and for training, and _random, whether training draws random numbers."""
+    evaluation and for training, _address _random, whether training draws random numbers, and _names."""
 
     _net: str
+    _address: int  # of the network of _net
     _training_net: str
     _random: bool
+    _names: tuple[str, ...]  # attributes with the parameters, in the library's order
     _frozen: int
     batch_first: bool
     bidirectional: bool
 
-    def _weight_names(self) -> list[str]:
-        """Attributes with the parameters, in the library's order."""
-        raise NotImplementedError
-
     def _weights(self) -> list[Tensor]:
-        names = self._weight_names()
+        names = self._names
         if torch.compiler.is_compiling():
             return [getattr(self, name) for name in names]
         own = self._parameters
@@ -77,6 +91,29 @@ class Network(nn.Module):
         return super().train(mode)
 
     # ---- calls ----
+
+    def _call_quickly(self, input: Any, states: list[Tensor] | tuple[Tensor, ...]) -> list[Tensor] | None:
+        """A call without derivatives, lengths and random numbers, past the dispatcher: y and the final states; None: it does not apply."""
+        if (
+            _is_compiling()
+            or _is_grad_enabled()
+            or (self.training and self._random)
+            or _is_any_autocast_enabled()
+            or _dispatch_modes()
+            or _is_function_mode_enabled()
+            or _transforms_active()
+            or _is_profiled()
+            or _quick is None
+        ):
+            return None
+        flags = _ESTIMATED if _is_deterministic() else _IN_BACKGROUND
+        if self.batch_first:
+            flags |= _BATCH_FIRST
+        if _allow_tf32():
+            flags |= _ALLOW_TF32
+        frozen = 0 if self.training else self._frozen
+        found: list[Tensor] | None = _quick(self._address, flags, frozen, input, self._parameters, self._names, states)
+        return found
 
     def _call(
         self,

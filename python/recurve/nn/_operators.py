@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,7 +19,11 @@ from recurve._native import library
 # The argument `flags`: the type of products, and these bits (bindings/torch/operators.h).
 TRAINING = 16
 BATCH_FIRST = 32
+ALLOW_TF32 = 64  # of `quick` alone
 EFFORT_SHIFT = 8
+
+# rcv_effort
+ESTIMATED, IN_BACKGROUND = 1, 3
 
 # rcv_dtype
 FLOAT32, FLOAT64, FLOAT16, BFLOAT16, TFLOAT32 = 0, 1, 2, 3, 8
@@ -162,6 +167,35 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def forward(
+        ctx: Any,
+        net: str,
+        flags: int,
+        parameter_count: int,
+        initial_count: int,
+        lengths: list[Tensor],
+        resets: list[Tensor],
+        seed: list[Tensor],
+        x: Tensor,
+        *tensors: Tensor,
+    ) -> tuple[Tensor, ...]:
+        after = parameter_count + initial_count
+        with _below_autograd():
+            out: list[Tensor] = _forward(
+                net, x, tensors[:parameter_count], tensors[parameter_count:after], tensors[after:], lengths, resets, seed, flags, 0
+            )
+        _keep(ctx, (net, flags, parameter_count, initial_count), lengths, resets, seed, x, tensors, out[-1])
+        return tuple(out)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        return _derive_call(ctx, grads)
+
+
+class _TransformedRun(torch.autograd.Function):
+    """The same for transforms of torch.func, which need a separate setup_context."""
+
+    @staticmethod
+    def forward(
         net: str,
         flags: int,
         parameter_count: int,
@@ -174,61 +208,71 @@ class _Run(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         after = parameter_count + initial_count
         return tuple(
-            torch.ops.recurve.forward.default(
-                net,
-                x,
-                tensors[:parameter_count],
-                tensors[parameter_count:after],
-                tensors[after:],
-                lengths,
-                resets,
-                seed,
-                flags,
-                0,
+            _forward(
+                net, x, tensors[:parameter_count], tensors[parameter_count:after], tensors[after:], lengths, resets, seed, flags, 0
             )
         )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         net, flags, parameter_count, initial_count, lengths, resets, seed, x, *tensors = inputs
-        ctx.call = net, flags, parameter_count, initial_count, len(tensors), len(lengths), len(resets)
-        ctx.mark_non_differentiable(output[-1])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x, *tensors, *lengths, *resets, *seed, output[-1])
+        _keep(ctx, (net, flags, parameter_count, initial_count), lengths, resets, seed, x, tensors, output[-1])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        net, flags, parameter_count, initial_count, count, length_count, reset_count = ctx.call
-        x, *rest, reserve = ctx.saved_tensors
-        tensors, others = rest[:count], rest[count:]
-        after = parameter_count + initial_count
-        needs = ctx.needs_input_grad[7:]
-        saved = (
-            x,
-            tensors[:parameter_count],
-            tensors[parameter_count:after],
-            tensors[after:],
-            others[:length_count],
-            others[length_count : length_count + reset_count],
-            others[length_count + reset_count :],
-            reserve,
-        )
-        needed = (
-            needs[0],
-            list(needs[1 : 1 + parameter_count]),
-            any(needs[1 + parameter_count : 1 + after]),
-            any(needs[1 + after :]),
-        )
-        with torch.no_grad():
-            dx, dparameters, dinitial, drestart = _call_backward(net, flags, saved, needed, list(grads[:-1]))
-        found: tuple[Any, ...] = (dx, *dparameters, *dinitial, *drestart)
-        if torch.is_grad_enabled():  # create_graph: a second derivative may be asked for
-            found = _Refuse.apply(*(None if f is None else f.requires_grad_() for f in found))
-        return (None,) * 7 + found
+        return _derive_call(ctx, grads)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         raise RuntimeError(NO_VMAP)
+
+
+def _keep(
+    ctx: Any,
+    call: tuple[str, int, int, int],
+    lengths: list[Tensor],
+    resets: list[Tensor],
+    seed: list[Tensor],
+    x: Tensor,
+    tensors: Sequence[Tensor],
+    reserve: Tensor,
+) -> None:
+    """Keeps what the backward call reads."""
+    ctx.call = *call, len(tensors), len(lengths), len(resets)
+    ctx.mark_non_differentiable(reserve)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, *tensors, *lengths, *resets, *seed, reserve)
+
+
+def _derive_call(ctx: Any, grads: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
+    net, flags, parameter_count, initial_count, count, length_count, reset_count = ctx.call
+    x, *rest, reserve = ctx.saved_tensors
+    tensors, others = rest[:count], rest[count:]
+    after = parameter_count + initial_count
+    needs = ctx.needs_input_grad[7:]
+    saved = (
+        x,
+        tensors[:parameter_count],
+        tensors[parameter_count:after],
+        tensors[after:],
+        others[:length_count],
+        others[length_count : length_count + reset_count],
+        others[length_count + reset_count :],
+        reserve,
+    )
+    needed = (
+        needs[0],
+        list(needs[1 : 1 + parameter_count]),
+        any(needs[1 + parameter_count : 1 + after]),
+        any(needs[1 + after :]),
+    )
+    again = torch.is_grad_enabled()  # create_graph: a second derivative may be asked for
+    with torch.no_grad():
+        dx, dparameters, dinitial, drestart = _call_backward(net, flags, saved, needed, list(grads[:-1]))
+    found: tuple[Any, ...] = (dx, *dparameters, *dinitial, *drestart)
+    if again:
+        found = _Refuse.apply(*(None if f is None else f.requires_grad_() for f in found))
+    return (None,) * 7 + found
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
@@ -278,7 +322,22 @@ def register() -> None:
     torch.library.register_vmap("recurve::backward", _refuse_vmap)
 
 
+def _find_quick() -> Any:
+    """The function of bindings/torch/quick.h; None where it cannot be had."""
+    capsule = getattr(Tensor, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return None
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.argtypes, address.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    holding = ctypes.PyDLL(library.path(library.BINDINGS))  # calls with the interpreter's lock held
+    function = ctypes.py_object()
+    holding.rcvb_torch_quick.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.py_object)]
+    failed = holding.rcvb_torch_quick(address(capsule, b"dlpack_exchange_api"), ctypes.byref(function))
+    return None if failed else function.value
+
+
 register()
+quick = _find_quick()
 _forward = torch.ops.recurve.forward.default
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 
@@ -308,7 +367,8 @@ def run(
     if torch.compiler.is_compiling():
         out: list[Tensor] = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
     elif grad:
-        out = list(_Run.apply(net, flags, len(parameters), len(initial), lengths, resets, seed, x, *parameters, *initial, *restart))
+        function = _TransformedRun if torch._C._are_functorch_transforms_active() else _Run
+        out = list(function.apply(net, flags, len(parameters), len(initial), lengths, resets, seed, x, *parameters, *initial, *restart))
     else:
         with _below_autograd():
             out = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
@@ -322,7 +382,7 @@ def array_type(dtype: torch.dtype) -> int:
 
 def effort() -> int:
     """The planner's effort as flags: the best plan is looked for beside the caller, or, for the same results in every process, estimated."""
-    return (1 if torch.are_deterministic_algorithms_enabled() else 3) << EFFORT_SHIFT
+    return (ESTIMATED if torch._C._get_deterministic_algorithms() else IN_BACKGROUND) << EFFORT_SHIFT
 
 
 def products(dtype: torch.dtype, device: torch.device) -> int:

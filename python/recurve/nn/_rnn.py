@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from recurve.nn import _operators
 from recurve.nn._description import describe
 from recurve.nn._network import Network
 from recurve.nn._plain import make_plain
@@ -49,6 +50,8 @@ class _Recurrent(Network, nn.RNNBase):
         self._net = describe(cell, **common, zoneout=self.zoneout, expected_zoneout=self.zoneout > 0)
         random = {"dropout": self.dropout if self.num_layers > 1 else 0.0, "zoneout": self.zoneout}
         self._random = any(random.values())
+        self._names = tuple(self._flat_weights_names)
+        self._address = _operators.shapes(self._net).pointer
         self._training_net = describe(cell, **common, **random, variational=self.variational)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -63,9 +66,6 @@ class _Recurrent(Network, nn.RNNBase):
 
     def flatten_parameters(self) -> None:
         """Does nothing: parameters are read where they lie."""
-
-    def _weight_names(self) -> list[str]:
-        return self._flat_weights_names  # type: ignore[no-any-return]
 
     def _input_size(self) -> int:
         return self.input_size
@@ -124,6 +124,10 @@ class _OneState(_Recurrent):
             `restart`.
         restart: of the shape of hx; zeros by default.
         """
+        if lengths is None and resets is None and restart is None:
+            found = self._call_quickly(input, () if hx is None else (hx,))
+            if found is not None:
+                return found[0], found[1]
         y, final = self._forward(input, hx, lengths, resets, restart)
         return y, final[0]
 
@@ -213,5 +217,9 @@ class LSTM(_Recurrent):
             are `restart`.
         restart: of the shapes of hx; zeros by default.
         """
+        if lengths is None and resets is None and restart is None:
+            found = self._call_quickly(input, () if hx is None else hx)
+            if found is not None:
+                return found[0], (found[1], found[2])
         y, final = self._forward(input, hx, lengths, resets, restart)
         return y, (final[0], final[1])
