@@ -25,7 +25,6 @@ build  | cmake           | cmake           | cmake          | cmake       | has_
 build  | ninja-build     | ninja-build     | ninja          | ninja       | has_tool ninja
 build  | pkg-config      | pkgconf         | pkgconf        | pkgconf     | has_tool pkg-config
 build  | libjansson-dev  | jansson-devel   | jansson        | jansson     | has_library jansson
-build  | liblapacke-dev  | lapack-devel    | lapacke        | lapack      | has_library lapacke
 build  | libopenblas-dev | openblas-devel  | openblas       | openblas    | has_library openblas
 build? | libdnnl-dev     | onednn-devel    | onednn         | onednn      | has_header dnnl.h
 build? | g++             | gcc-c++         | gcc            | gcc         | has_tool c++

@@ -1,7 +1,7 @@
 /* Low-rank approximation of a model by singular value decomposition: each matrix M = U S V^T becomes A B with A = U_r sqrt(S_r), B = sqrt(S_r) V_r^T. */
 #include "model/model.h"
+#include "model/svd.h"
 
-#include <lapacke.h>
 #include <math.h>
 #include <string.h>
 
@@ -11,26 +11,16 @@ typedef struct {
     const char *name;
 } factorization;
 
-/* matrix: [rows, cols], destroyed. */
-static rcv_status factorize(rcv_context *context, const factorization *size, double *matrix, double *a, double *b) {
+/* matrix: [rows, cols]. */
+static rcv_status factorize(rcv_context *context, const factorization *size, const double *matrix, double *a,
+                            double *b) {
     int64_t rows = size->rows, cols = size->cols, rank = size->rank, least = rows < cols ? rows : cols;
-    if (rows > INT32_MAX || cols > INT32_MAX)
-        return rcvi_fail(RCV_UNSUPPORTED, "the matrix %s is too large to factorize", size->name);
     double *s = rcvi_new(context, (size_t)least, sizeof *s);
     double *u = rcvi_new(context, (size_t)(rows * least), sizeof *u);
     double *v = rcvi_new(context, (size_t)(least * cols), sizeof *v); /* transposed: [least, cols] */
     rcv_status status = s && u && v ? RCV_OK : RCV_NO_MEMORY;
-    lapack_int info = 0;
-    if (status == RCV_OK)
-        info = LAPACKE_dgesdd(LAPACK_ROW_MAJOR, 'S', (lapack_int)rows, (lapack_int)cols, matrix, (lapack_int)cols, s, u,
-                              (lapack_int)least, v, (lapack_int)cols);
-    if (info == LAPACK_WORK_MEMORY_ERROR || info == LAPACK_TRANSPOSE_MEMORY_ERROR)
-        status = rcvi_fail(RCV_NO_MEMORY, "no memory to factorize the matrix %s", size->name);
-    else if (info != 0)
-        status = rcvi_fail(RCV_INVALID,
-                           "the matrix %s has no singular value decomposition, it has values that are not finite",
-                           size->name);
-    for (int64_t k = 0; k < rank && status == RCV_OK; k++) {
+    if (!status) status = rcvi_svd(context, size->name, rows, cols, matrix, s, u, v);
+    for (int64_t k = 0; k < rank && !status; k++) {
         double root = sqrt(s[k]);
         for (int64_t i = 0; i < rows; i++) a[i * rank + k] = u[i * least + k] * root;
         for (int64_t j = 0; j < cols; j++) b[k * cols + j] = root * v[k * cols + j];
@@ -57,12 +47,6 @@ static void write_doubles(rcv_model *model, int64_t offset, int64_t count, const
     }
 }
 
-static bool all_finite(const double *values, int64_t count) {
-    for (int64_t i = 0; i < count; i++)
-        if (!isfinite(values[i])) return false;
-    return true;
-}
-
 /* full: [blocks,] rows, cols; a: [blocks,] rows, rank; b: [blocks,] rank, cols. */
 static rcv_status approximate(const rcv_model *from, const rcv_parameter *full, rcv_model *to, const rcv_parameter *a,
                               const rcv_parameter *b) {
@@ -86,11 +70,7 @@ static rcv_status approximate(const rcv_model *from, const rcv_parameter *full, 
     rcv_status status = matrix && a_values && b_values ? RCV_OK : RCV_NO_MEMORY;
     for (int64_t block = 0; block < blocks && status == RCV_OK; block++) {
         read_doubles(from, full->offset + block * area, area, matrix);
-        if (!all_finite(matrix, area))
-            status = rcvi_fail(RCV_INVALID, "the matrix %s cannot be approximated, it has values that are not finite",
-                               full->name);
-        else
-            status = factorize(context, &size, matrix, a_values, b_values);
+        status = factorize(context, &size, matrix, a_values, b_values);
         if (status == RCV_OK) {
             write_doubles(to, a->offset + block * a_area, a_area, a_values);
             write_doubles(to, b->offset + block * b_area, b_area, b_values);
