@@ -154,6 +154,10 @@ RCV_API size_t rcv_escape(const char *bytes, size_t length, const char *keep, ch
 /* RCV_OK if the device can be used; otherwise the sentence says what is missing. `text` may be NULL; it receives the
  * device's name, memory and libraries. Free with rcv_text_free. */
 RCV_API rcv_status rcv_device_describe(rcv_context *context, const char *device, char **text);
+/* Folders, separated by ':', in which libraries that are opened at run time (cuBLASLt, NVRTC, cuDNN, NCCL, OpenBLAS) are
+ * looked for: after those that the process has loaded, before the system's. Copied; replaces earlier folders; NULL: none.
+ * Call it before the first plan: a library is looked for once. RCV_INVALID if the list has 16384 characters or more. */
+RCV_API rcv_status rcv_libraries_set_folders(const char *folders);
 /* Free with rcv_memory_free, with the same device. */
 RCV_API rcv_status rcv_memory_new(rcv_context *context, const char *device, size_t bytes, void **memory);
 RCV_API void rcv_memory_free(rcv_context *context, const char *device, void *memory); /* NULL memory does nothing */

@@ -1,4 +1,4 @@
-/* What the files of this folder share: CUDA errors as statuses, element types, libraries that are opened when first needed.
+/* What the files of this folder share: CUDA errors as statuses, element types.
  *
  * Only the runtime is linked (statically), so a build with CUDA also runs where there is no GPU. cuBLASLt, NVRTC and cuDNN are opened
  * at run time; where one is missing, what needs it fails with a sentence. */
@@ -40,10 +40,5 @@ rcv_status rcvi_cuda_new_stream(cudaStream_t *stream);
  * starts have a low priority. */
 void rcvi_cuda_begin_search(void);
 bool rcvi_cuda_is_searching(void); /* is the calling thread such a thread? */
-
-/* Opens the first of these libraries that can be opened (NULL ends the names) and finds every symbol. symbols: [count] names; functions:
- * [count] function pointers. Returns false, with a sentence in `reason`, otherwise. Libraries stay open. */
-bool rcvi_library_open(const char *const *names, const char *const *symbols, void **functions, size_t count,
-                       char *reason, size_t room);
 
 #endif

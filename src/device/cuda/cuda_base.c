@@ -1,9 +1,6 @@
-/* CUDA errors as statuses, element sizes, the current device, launches, libraries that are opened when first needed. */
+/* CUDA errors as statuses, element sizes, the current device, launches. */
 #include "device/cuda/cuda.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 
 rcv_status rcvi_cuda_check(cudaError_t error, const char *what) {
@@ -63,24 +60,3 @@ rcv_status rcvi_cuda_enter(int ordinal, int *before) {
 }
 
 void rcvi_cuda_leave(int before) { cudaSetDevice(before); }
-
-bool rcvi_library_open(const char *const *names, const char *const *symbols, void **functions, size_t count,
-                       char *reason, size_t room) {
-    void *library = NULL;
-    size_t opened = 0;
-    for (; names[opened] && !library; opened += !library) library = dlopen(names[opened], RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        const char *why = dlerror();
-        snprintf(reason, room, "%s was not found: %s", names[0], why ? why : "the loader does not say why");
-        return false;
-    }
-    for (size_t i = 0; i < count; i++) {
-        functions[i] = dlsym(library, symbols[i]);
-        if (functions[i]) continue;
-        snprintf(reason, room, "%s has no %s: it is too old or too new", names[opened], symbols[i]);
-        memset(functions, 0, count * sizeof *functions);
-        dlclose(library);
-        return false;
-    }
-    return true;
-}

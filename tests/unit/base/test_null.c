@@ -54,6 +54,7 @@ static bool ignore_text(void *user, const char *text, size_t length) {
 
 CALL(rcv_context_new, A(options, NULL), A(context, OUT(rcv_context)))
 CALL(rcv_device_describe, A(context, o->context), "cpu", NULL)
+CALL(rcv_libraries_set_folders, A(folders, NULL))
 CALL(rcv_memory_new, A(context, o->context), "cpu", 4, A(memory, OUT(void)))
 CALL(rcv_memory_write, "cpu", A(to, o->numbers), A(from, ones), 4)
 CALL(rcv_memory_read, "cpu", A(to, o->numbers), A(from, ones), 4)
@@ -162,6 +163,7 @@ typedef struct {
 static const entry table[] = {
     ENTRY(rcv_context_new, "context", "options"),
     ENTRY(rcv_device_describe, "context", "device text"),
+    ENTRY(rcv_libraries_set_folders, "", "folders"),
     ENTRY(rcv_memory_new, "context memory", "device"),
     ENTRY(rcv_memory_write, "to from", "device"),
     ENTRY(rcv_memory_read, "to from", "device"),

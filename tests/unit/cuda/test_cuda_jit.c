@@ -430,28 +430,11 @@ static void test_no_memory(void **state) {
     close_fixture(&f);
 }
 
-/* A library that is not there, or of another version, is a sentence. */
-static void test_libraries(void **state) {
-    (void)state;
-    static const char *const absent[] = {"librecurve-has-no-such.so.1", "librecurve-nor-this.so", NULL};
-    static const char *const present[] = {"librecurve-has-no-such.so.1", "libm.so.6", NULL};
-    static const char *const known[] = {"cos", "sin"}, *const unknown[] = {"cos", "recurve_has_no_such"};
-    char reason[256] = "";
-    void *places[2] = {NULL, NULL};
-    assert_false(rcvi_library_open(absent, known, places, 2, reason, sizeof reason));
-    assert_non_null(strstr(reason, "librecurve-has-no-such.so.1 was not found"));
-    assert_true(rcvi_library_open(present, known, places, 2, reason, sizeof reason));
-    assert_true(places[0] && places[1]);
-    assert_false(rcvi_library_open(present, unknown, places, 2, reason, sizeof reason));
-    assert_non_null(strstr(reason, "libm.so.6 has no recurve_has_no_such"));
-    assert_true(!places[0] && !places[1]);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_libraries),     cmocka_unit_test(test_every_map_compiles), cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_without_cache), cmocka_unit_test(test_wrong_source),       cmocka_unit_test(test_many),
-        cmocka_unit_test(test_stopped),       cmocka_unit_test(test_no_memory),          cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_every_map_compiles), cmocka_unit_test(test_cache),   cmocka_unit_test(test_without_cache),
+        cmocka_unit_test(test_wrong_source),       cmocka_unit_test(test_many),    cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_no_memory),          cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

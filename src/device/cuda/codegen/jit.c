@@ -1,5 +1,6 @@
 /* NVRTC, opened when first needed; its compilations, and their code loaded into a device. */
 #include "device/cuda/codegen/jit.h"
+#include "base/library.h"
 #include "device/cuda/codegen/cache.h"
 
 #include <nvrtc.h>

@@ -1,5 +1,6 @@
 /* cuDNN, opened once. */
 #include "device/cuda/cudnn/api.h"
+#include "base/library.h"
 #include "device/cuda/cudnn/vendor.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* cuBLASLt opened when first needed, and its handles. */
 #include "device/cuda/gemm/cublaslt.h"
+#include "base/library.h"
 
 #include <stdio.h>
 #include <string.h>

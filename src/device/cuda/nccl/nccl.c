@@ -1,6 +1,7 @@
 /* Collectives by NCCL. Every communicator has a stream of its own. Communicators are non-blocking: a call returns before NCCL has enqueued its
  * work, and CommGetAsyncError says when it has. NCCL is opened at run time, when it is first asked for. */
 #include "device/cuda/nccl/nccl.h"
+#include "base/library.h"
 #include "device/cuda/engine/engine.h"
 
 #include <nccl.h>
