@@ -50,6 +50,25 @@ RCV_API rcv_status rcv_gemm_run(rcv_gemm *gemm, const void *a, const void *b, vo
 RCV_API void rcv_gemm_repack(rcv_gemm *gemm);
 RCV_API void rcv_gemm_free(rcv_gemm *gemm); /* NULL does nothing */
 
+/* OpenBLAS as the library uses it, to compare with: c = alpha op(a) op(b) + beta c. The values are those of CBLAS. */
+typedef enum { RCV_BLAS_ROW_MAJOR = 101 } rcv_blas_order;
+typedef enum { RCV_BLAS_AS_STORED = 111, RCV_BLAS_TRANSPOSED = 112 } rcv_blas_operation;
+
+typedef struct {
+    size_t size;
+    const char *config, *core; /* version and build; the processor that it chose its kernels for. Static texts */
+    void (*set_threads)(int threads);
+    int (*get_threads)(void);
+    void (*sgemm)(rcv_blas_order order, rcv_blas_operation op_a, rcv_blas_operation op_b, int m, int n, int k,
+                  float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+    void (*dgemm)(rcv_blas_order order, rcv_blas_operation op_a, rcv_blas_operation op_b, int m, int n, int k,
+                  double alpha, const double *a, int lda, const double *b, int ldb, double beta, double *c, int ldc);
+} rcv_openblas;
+
+/* Thread-safe. RCV_UNSUPPORTED, with the reason, where no OpenBLAS with 32-bit integers is found. RECURVE_OPENBLAS of the
+ * environment is the path of one, or "off". The functions are valid until the process ends. */
+RCV_API rcv_status rcv_openblas_open(rcv_openblas *openblas);
+
 /* ---- timelines --------------------------------------------------------------------------------------------------- */
 
 /* One piece of work of a call. */

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that a change must pass; the exit status is the verdict.
 #   clang     a build by clang, where it is installed, and the tests of the CPU device by it (check-clang.sh)
-#   plain     as released, with none of the optional dependencies: CUDA, NCCL, MPI and oneDNN are off, as on a machine without them. Every test
+#   plain     as released, with none of the optional dependencies: CUDA, NCCL, MPI, oneDNN and OpenBLAS are off, as on a machine without them. Every test
 #             runs in full
 #   sanitize  under the address and undefined behaviour sanitizers, with every optional dependency that is there
 # So both kinds of machine are tested, whichever this one is, and the sanitizers see all code.
@@ -51,7 +51,7 @@ if [ "$which" = clang ] || [ "$which" = all ]; then
     bash scripts/check-clang.sh "$jobs" || status=1
 fi
 if [ "$which" = plain ] || [ "$which" = all ]; then
-    one plain "release, without optional dependencies" -DCMAKE_BUILD_TYPE=Release -DRCV_SANITIZE=OFF \
+    RECURVE_OPENBLAS=off one plain "release, without optional dependencies" -DCMAKE_BUILD_TYPE=Release -DRCV_SANITIZE=OFF \
         -DRCV_CUDA=OFF -DRCV_MPI=OFF -DRCV_ONEDNN=OFF -- "$@" || status=1
 fi
 if [ "$which" = sanitize ] || [ "$which" = all ]; then

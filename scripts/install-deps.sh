@@ -25,7 +25,7 @@ build  | cmake           | cmake           | cmake          | cmake       | has_
 build  | ninja-build     | ninja-build     | ninja          | ninja       | has_tool ninja
 build  | pkg-config      | pkgconf         | pkgconf        | pkgconf     | has_tool pkg-config
 build  | libjansson-dev  | jansson-devel   | jansson        | jansson     | has_library jansson
-build  | libopenblas-dev | openblas-devel  | openblas       | openblas    | has_library openblas
+build? | libopenblas0    | openblas        | openblas       | openblas    | has_shared_library libopenblas.so.0
 build? | libdnnl-dev     | onednn-devel    | onednn         | onednn      | has_header dnnl.h
 build? | g++             | gcc-c++         | gcc            | gcc         | has_tool c++
 build? | libopenmpi-dev  | openmpi-devel   | openmpi        | open-mpi    | has_tool mpicc
@@ -43,6 +43,8 @@ lint   | cppcheck        | cppcheck        | cppcheck       | cppcheck    | has_
 has_tool() { command -v "$1" >/dev/null 2>&1; }
 has_header() { has_tool cc && echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
 has_library() { has_tool pkg-config && pkg-config --exists "$1"; }
+# Opened at run time: no header is needed.
+has_shared_library() { ldconfig -p 2>/dev/null | grep -qF "$1 " || /sbin/ldconfig -p 2>/dev/null | grep -qF "$1 "; }
 has_browser() { has_tool chromium || has_tool chromium-browser || has_tool google-chrome; }
 # The system's python3, as the tests use it: not one that a version manager put in front of it.
 has_module() {

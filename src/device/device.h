@@ -34,8 +34,8 @@ typedef struct {
     const char *name;
     /* Writes facts for schedules, for plans of this type with at most `threads` threads. `ordinal` numbers devices of one kind. */
     rcv_status (*describe)(rcv_context *context, int ordinal, rcv_dtype dtype, int64_t threads, rcvi_machine *machine);
-    /* Adds to `machine` what is slow to find, since libraries are opened: vendor, no_vendor, no_compiler and libraries. A search for a plan
-     * needs them; a plan that is given does without, unless it is the vendor's. NULL: `describe` wrote them. */
+    /* Adds to `machine` what is slow to find, since libraries are opened: vendor, no_vendor, no_blas, no_compiler and libraries. A search for a
+     * plan needs them; a plan that is given does without, unless it is the vendor's or has blas. NULL: `describe` wrote them. */
     void (*describe_libraries)(int ordinal, rcvi_machine *machine);
     /* Appends a description for users. */
     rcv_status (*print_info)(rcv_context *context, int ordinal, rcvi_text *text);

@@ -206,7 +206,7 @@ static rcv_status pin(rcvi_problem *problem, rcv_plan **plan) {
     }
     RCVI_TRY(
         problem->device->describe(problem->net->context, problem->ordinal, o->dtype, rungs.threads, &problem->machine));
-    if (rungs.vendor) describe_libraries(problem);
+    if (rungs.vendor || rungs.blas) describe_libraries(problem);
     RCVI_TRY(rcvi_plan_make(problem, &rungs, plan));
     RCVI_TRY(rcvi_check_memory(*plan, o->memory));
     return rcvi_plan_note_alone(*plan, 0);

@@ -42,6 +42,7 @@ typedef struct {
     int64_t group;           /* the depth of packed matrices is padded to a multiple of this */
     const char *vendor;      /* the vendor library's name and version, or NULL where there is none */
     const char *no_vendor;   /* then: a sentence that says why, or NULL where the build has none */
+    const char *no_blas;     /* why there is no OpenBLAS; NULL: there is, or none is needed */
     const char *no_compiler; /* why no kernels can be compiled for a cell; NULL: they can, or need not be */
     const char *kernels;     /* name of the kernel set in use; on a GPU its architecture */
     const char *processor;   /* a GPU's name, with the parts in use; NULL: the CPU */

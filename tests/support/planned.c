@@ -1,5 +1,7 @@
 #include "planned.h"
 
+#include "recurve_bench.h"
+
 #include <math.h>
 
 static double *draw(random_source *source, int64_t count, double from, double to) {
@@ -422,6 +424,10 @@ void run_plan(const problem *p, const rcv_plan *plan, rcv_dtype dtype, bool trai
     check_ok(rcv_run_wait(run));
     rcv_run_free(run);
     close_data(&d, training, r);
+}
+
+bool lacks_openblas(const char *schedule) {
+    return strstr(schedule, "blas") && rcv_openblas_open(&RCV_INIT(rcv_openblas));
 }
 
 void run_pinned(const problem *p, rcv_dtype dtype, bool training, const char *schedule, results *r) {

@@ -47,6 +47,8 @@ void open_problem(problem *p, const config *c, int64_t threads);
 /* With the cell of this text, which messages call c->cell. NULL: as open_problem. */
 void open_problem_of(problem *p, const config *c, const char *text, int64_t threads);
 void close_problem(problem *p);
+/* A pinned plan with blas, where there is no OpenBLAS: such plans do not apply. */
+bool lacks_openblas(const char *schedule);
 rcv_plan_options options_of(const problem *p, rcv_dtype dtype, bool training, const char *schedule);
 
 /* A problem's data in a plan's type and in the memory of the problem's device, and calls that point to it. Outputs are

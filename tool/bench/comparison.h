@@ -92,7 +92,6 @@ rcv_run *implementation_run(const implementation *implementation);
 
 /* Written by hand on OpenBLAS: one input product a layer over all steps, one recurrent product a step, one loop over the elements. */
 implementation *comparison_add_openblas(comparison *comparison, const problem *problem, call_tensors *tensors);
-void openblas_threads(int64_t threads); /* sets the number of its threads */
 /* torch.nn in a child process with python3, on the problem's device. */
 implementation *comparison_add_torch(comparison *comparison, const problem *problem, call_tensors *tensors);
 

@@ -1,12 +1,10 @@
 /* The three matrix products of a recurrent layer over batch sizes: recurve in two types, and OpenBLAS. */
 #include "bench/experiments.h"
+#include "bench/openblas/openblas.h"
 
-#include <cblas.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-enum { RECURVE_FLOAT, RECURVE_BFLOAT, OPENBLAS };
 
 typedef struct {
     rcv_gemm *gemm; /* NULL: OpenBLAS */
@@ -19,16 +17,16 @@ static double run_product(implementation *self, int64_t repeats) {
     product *product = self->state;
     const rcv_gemm_options *options = &product->options;
     if (product->gemm == NULL) {
-        openblas_threads(options->threads);
+        openblas()->set_threads((int)options->threads);
     }
     const double start = now();
     for (int64_t i = 0; i < repeats; i++) {
         if (product->gemm == NULL) {
-            cblas_sgemm(CblasRowMajor, options->transpose_a ? CblasTrans : CblasNoTrans,
-                        options->transpose_b ? CblasTrans : CblasNoTrans, (int)options->m, (int)options->n,
-                        (int)options->k, 1, product->a, (int)(options->transpose_a ? options->m : options->k),
-                        product->b, (int)(options->transpose_b ? options->k : options->n), 0, product->c,
-                        (int)options->n);
+            openblas()->sgemm(RCV_BLAS_ROW_MAJOR, options->transpose_a ? RCV_BLAS_TRANSPOSED : RCV_BLAS_AS_STORED,
+                              options->transpose_b ? RCV_BLAS_TRANSPOSED : RCV_BLAS_AS_STORED, (int)options->m,
+                              (int)options->n, (int)options->k, 1, product->a,
+                              (int)(options->transpose_a ? options->m : options->k), product->b,
+                              (int)(options->transpose_b ? options->k : options->n), 0, product->c, (int)options->n);
         } else if (rcv_gemm_run(product->gemm, product->a, product->b, product->c) != RCV_OK) {
             implementation_refuse(self, "%s", rcv_message());
             return -1;
@@ -36,7 +34,7 @@ static double run_product(implementation *self, int64_t repeats) {
     }
     const double seconds = now() - start;
     if (product->gemm == NULL) {
-        openblas_threads(1);
+        openblas()->set_threads(1);
     }
     return seconds;
 }
@@ -68,17 +66,19 @@ static void add_product(comparison *comparison, const problem *problem, int vari
     implementation *added = comparison_add(comparison, gemm_implementations[who]);
     product *product = need(1, sizeof *product);
     product->options = shape_of(problem, variant, batch);
-    product->options.dtype = who == RECURVE_BFLOAT ? RCV_BFLOAT16 : RCV_FLOAT32;
+    product->options.dtype = who == GEMM_BFLOAT ? RCV_BFLOAT16 : RCV_FLOAT32;
     product->a = a;
     product->b = b;
     product->c = need((size_t)(product->options.m * product->options.n), sizeof(float));
     added->state = product;
     added->run = run_product;
     added->close = close_product;
-    added->keeps_threads_busy = who == OPENBLAS;
+    added->keeps_threads_busy = who == GEMM_OPENBLAS;
     added->measured.operations =
         2. * (double)product->options.m * (double)product->options.n * (double)product->options.k;
-    if (who != OPENBLAS && rcv_gemm_new(problem->context, &product->options, &product->gemm) != RCV_OK) {
+    bool there = who == GEMM_OPENBLAS ? openblas() != NULL
+                                      : rcv_gemm_new(problem->context, &product->options, &product->gemm) == RCV_OK;
+    if (!there) {
         implementation_refuse(added, "%s", rcv_message());
     }
 }
@@ -105,11 +105,11 @@ static void measure_point(const bench *bench, gemm_curve *curve, int variant, in
             curve->refusal = text_of("%s: %s", item->name, item->refusal);
         }
     }
-    if (comparison.items[RECURVE_FLOAT].measured.median > 0) {
+    if (comparison.items[GEMM_FLOAT].measured.median > 0 && comparison.items[GEMM_OPENBLAS].measured.median > 0) {
         const rcv_gemm_options options = shape_of(problem, variant, batch_sizes[size]);
         curve->difference =
-            fmax(curve->difference, relative_difference(RCV_FLOAT32, result_of(&comparison, RECURVE_FLOAT),
-                                                        result_of(&comparison, OPENBLAS), options.m * options.n));
+            fmax(curve->difference, relative_difference(RCV_FLOAT32, result_of(&comparison, GEMM_FLOAT),
+                                                        result_of(&comparison, GEMM_OPENBLAS), options.m * options.n));
     }
     comparison_free(&comparison);
 }
@@ -121,6 +121,7 @@ void bench_gemm(const bench *bench, results *results) {
     fill_random(RCV_FLOAT32, w, 4 * hidden * hidden, 1, bench->seed + 1);
     fill_random(RCV_FLOAT32, x, most * hidden, 1, bench->seed + 2);
     fill_random(RCV_FLOAT32, d, most * 4 * hidden, 1, bench->seed + 3);
+    results->gemm.difference = NAN;
     const rcv_dtype types[] = {RCV_FLOAT32, RCV_BFLOAT16};
     for (size_t i = 0; i < COUNT(types); i++) {
         if (rcv_measure_peak(bench->problem.context, types[i], problem_threads(&bench->problem),

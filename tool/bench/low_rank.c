@@ -1,7 +1,6 @@
 /* Low-rank weights: speed-up and error, compared with the full matrices. */
 #include "bench/experiments.h"
 
-#include <cblas.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,8 @@
 static const double DECAY = 32; /* singular values fall by e every hidden / 32 */
 
 /* Fills w [rows, columns] with a random matrix whose singular values decay, scaled like initialised weights. */
-static void make_decaying(rcv_dtype storage, void *w, int64_t rows, int64_t columns, int64_t hidden, uint64_t seed) {
+static rcv_status make_decaying(rcv_context *context, rcv_dtype storage, void *w, int64_t rows, int64_t columns,
+                                int64_t hidden, uint64_t seed) {
     const int64_t rank = rows < columns ? rows : columns;
     double *a = need((size_t)(rows * rank), sizeof(double)), *b = need((size_t)(rank * columns), sizeof(double)),
            *product = need((size_t)(rows * columns), sizeof(double)), square = 0;
@@ -20,14 +20,20 @@ static void make_decaying(rcv_dtype storage, void *w, int64_t rows, int64_t colu
         const int64_t row = i / columns;
         b[i] *= exp(-DECAY * (double)row / (double)hidden);
     }
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)columns, (int)rank, 1, a, (int)rank, b,
-                (int)columns, 0, product, (int)columns);
+    const rcv_gemm_options options =
+        RCV_INIT(rcv_gemm_options, .dtype = RCV_FLOAT64, .m = rows, .n = columns, .k = rank);
+    rcv_gemm *gemm = NULL;
+    rcv_status status = rcv_gemm_new(context, &options, &gemm);
+    if (status == RCV_OK) {
+        status = rcv_gemm_run(gemm, a, b, product);
+    }
+    rcv_gemm_free(gemm);
     for (int64_t i = 0; i < rows * columns; i++) {
         square += product[i] * product[i];
     }
     const double scale = sqrt((double)(rows * columns) / (3. * (double)hidden) /
                               square); /* standard deviation of uniform +-1/sqrt(hidden) */
-    for (int64_t i = 0; i < rows * columns; i++) {
+    for (int64_t i = 0; i < rows * columns && status == RCV_OK; i++) {
         if (storage == RCV_FLOAT64) {
             ((double *)w)[i] = scale * product[i];
         } else {
@@ -37,16 +43,21 @@ static void make_decaying(rcv_dtype storage, void *w, int64_t rows, int64_t colu
     free(a);
     free(b);
     free(product);
+    return status;
 }
 
-static void make_all_decaying(const rcv_net *net, rcv_dtype storage, void *parameters, uint64_t seed) {
-    for (size_t i = 0; i < rcv_net_parameter_count(net); i++) {
+static rcv_status make_all_decaying(rcv_context *context, const rcv_net *net, rcv_dtype storage, void *parameters,
+                                    uint64_t seed) {
+    rcv_status status = RCV_OK;
+    for (size_t i = 0; i < rcv_net_parameter_count(net) && status == RCV_OK; i++) {
         const rcv_parameter *parameter = rcv_net_parameter(net, i);
         if (parameter->dims == 2) {
-            make_decaying(storage, (char *)parameters + (size_t)parameter->offset * rcv_dtype_bytes(storage),
-                          parameter->shape[0], parameter->shape[1], rcv_net_get_options(net)->hidden, seed + 2 * i);
+            status = make_decaying(
+                context, storage, (char *)parameters + (size_t)parameter->offset * rcv_dtype_bytes(storage),
+                parameter->shape[0], parameter->shape[1], rcv_net_get_options(net)->hidden, seed + 2 * i);
         }
     }
+    return status;
 }
 
 /* Runs the full network and its approximations on the same inputs. With `decaying` weights results are compared and not timed. */
@@ -58,7 +69,8 @@ static rcv_status compare_ranks(const bench *bench, results *results, const rcv_
     call_tensors_new(&tensors, problem, full, bench->seed);
     rcv_status status = rcv_model_new(full, tensors.storage, bench->seed, &models[0]);
     if (status == RCV_OK && decaying) {
-        make_all_decaying(full, tensors.storage, rcv_model_parameters(models[0]), bench->seed);
+        status =
+            make_all_decaying(problem->context, full, tensors.storage, rcv_model_parameters(models[0]), bench->seed);
     }
     for (size_t i = 0; i < results->rank_count && status == RCV_OK && stop_signal() == 0; i++) {
         const int64_t rank = results->ranks[i].rank;

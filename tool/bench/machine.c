@@ -1,6 +1,7 @@
 /* The description of the machine, and the core type of OpenBLAS. */
 #include "bench/bench.h"
 #include "bench/experiments.h"
+#include "bench/openblas/openblas.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,8 +79,6 @@ void machine_describe(machine *machine, const problem *problem) {
 
 /* ---- an OpenBLAS that does not know the CPU ---- */
 
-char *openblas_get_corename(void);
-
 void bench_set_openblas_core(char **argv) {
     static const char *const slow[] = {"Prescott", "Core2",  "Penryn",  "Dunnington", "Nehalem",
                                        "Atom",     "Katmai", "Generic", "generic",    "GENERIC"};
@@ -90,7 +89,7 @@ void bench_set_openblas_core(char **argv) {
                                                            : NULL;
     bool is_slow = false;
     for (size_t i = 0; i < COUNT(slow); i++) {
-        is_slow = is_slow || strcmp(openblas_get_corename(), slow[i]) == 0;
+        is_slow = is_slow || (openblas() != NULL && strcmp(openblas()->core, slow[i]) == 0);
     }
     if (!is_slow || better == NULL || getenv("OPENBLAS_CORETYPE") != NULL ||
         setenv("OPENBLAS_CORETYPE", better, 1) != 0) {

@@ -77,7 +77,8 @@ typedef struct {
     double seconds, speed, vendor_speed, peak; /* 0: not known */
 } batch_point;
 
-enum { BATCH_SIZES = 10, CPU_BATCH_SIZES = 9, GEMM_VARIANTS = 3, GEMM_IMPLEMENTATIONS = 3 };
+enum { BATCH_SIZES = 10, CPU_BATCH_SIZES = 9, GEMM_VARIANTS = 3 };
+enum { GEMM_FLOAT, GEMM_BFLOAT, GEMM_OPENBLAS, GEMM_IMPLEMENTATIONS };
 extern const int64_t batch_sizes[BATCH_SIZES];         /* 1, 2, 4, ..., 512; on a CPU up to 256 */
 extern const char *const gemm_variants[GEMM_VARIANTS]; /* NT, NN, TN */
 extern const char *const gemm_meanings[GEMM_VARIANTS];
@@ -85,7 +86,7 @@ extern const char *const gemm_implementations[GEMM_IMPLEMENTATIONS];
 
 typedef struct {
     double speed[GEMM_VARIANTS][GEMM_IMPLEMENTATIONS][CPU_BATCH_SIZES]; /* 0: not measured */
-    double difference; /* the largest difference of recurve's float32 results from those of OpenBLAS */
+    double difference; /* the largest difference of recurve's float32 results from those of OpenBLAS; NAN without it */
     double peak[2];    /* float32, bfloat16 */
     char *refusal;
     bool done;

@@ -181,6 +181,9 @@ void print_gemm(const results *results) {
     printf("\n");
     for (size_t variant = 0; variant < GEMM_VARIANTS; variant++) {
         for (size_t who = 0; who < GEMM_IMPLEMENTATIONS; who++) {
+            if (who == GEMM_OPENBLAS && isnan(curve->difference)) {
+                continue;
+            }
             char title[64] = "";
             if (who == 0) {
                 snprintf(title, sizeof title, "%s (%s)", gemm_variants[variant], gemm_meanings[variant]);
@@ -192,8 +195,11 @@ void print_gemm(const results *results) {
             printf("\n");
         }
     }
-    printf("(limits: float32 %.1f, bfloat16 %.1f; float32 differs from OpenBLAS by %.1e at most)\n",
-           curve->peak[0] * 1e-9, curve->peak[1] * 1e-9, curve->difference);
+    printf("(limits: float32 %.1f, bfloat16 %.1f", curve->peak[0] * 1e-9, curve->peak[1] * 1e-9);
+    if (!isnan(curve->difference)) {
+        printf("; float32 differs from OpenBLAS by %.1e at most", curve->difference);
+    }
+    printf(")\n");
     if (curve->refusal != NULL) {
         printf("Not measured: %s\n", curve->refusal);
     }

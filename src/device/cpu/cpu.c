@@ -1,6 +1,7 @@
 /* The CPU as a device: what it reports about itself, and the run of a program's steps by a team of threads. */
 #include "device/cpu/engine/engine.h"
 #include "device/cpu/engine/pages.h"
+#include "device/cpu/gemm/openblas.h"
 #include "device/cpu/kernels/select.h"
 #include "device/cpu/learn/learn.h"
 #include "device/cpu/measure.h"
@@ -71,9 +72,14 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                               .grain = products->grain,
                               .group = products->group,
                               .vendor = rcvi_vendor_name(),
-                              .kernels = kernels->name,
-                              .libraries = rcvi_blas_name()};
+                              .kernels = kernels->name};
     return RCV_OK;
+}
+
+static void describe_libraries(int ordinal, rcvi_machine *machine) {
+    (void)ordinal;
+    machine->libraries = rcvi_openblas() ? rcvi_openblas()->config : NULL;
+    machine->no_blas = rcvi_openblas_absence();
 }
 
 static rcv_status print_info(rcv_context *context, int ordinal, rcvi_text *text) {
@@ -418,6 +424,7 @@ static rcv_status clear(rcvi_worker *worker, void *to, size_t bytes, void *scrat
 
 const rcvi_device rcvi_device_cpu = {.name = "cpu",
                                      .describe = describe,
+                                     .describe_libraries = describe_libraries,
                                      .print_info = print_info,
                                      .prepare = prepare,
                                      .release = rcvi_engine_free,

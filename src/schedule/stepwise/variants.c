@@ -10,6 +10,7 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
     if (options->dtype == RCV_BFLOAT16 && !rungs->pack && !machine->gpu)
         return refuse("products in bfloat16 need packed weights: add pack");
     if (options->dtype == RCV_BFLOAT16 && rungs->blas) return refuse("OpenBLAS has no products in bfloat16 here");
+    if (rungs->blas && machine->no_blas) return refuse(machine->no_blas);
     if (rungs->recompute && !options->training) return refuse("recompute saves what training keeps; this is inference");
     if (rungs->recompute && rungs->combine && rungs->steps != 1 && rungs->steps != rungs->recompute) {
         return rcvi_fail(RCV_UNSUPPORTED,

@@ -50,6 +50,7 @@ static inline rcv_plan *start_with(const char *first, const problem *p, const rc
     rcvi_problem q = {.net = p->net, .options = options, .device = device};
     rcvi_rungs rungs;
     check_ok(device->describe(p->context, 0, options->dtype, 1, &q.machine));
+    if (device->describe_libraries) device->describe_libraries(0, &q.machine);
     check_ok(rcvi_rungs_read(first, &rungs));
     check_ok(rcvi_plan_make(&q, &rungs, &plan));
     check_ok(rcvi_plan_serve_sizes(plan));

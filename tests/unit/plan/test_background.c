@@ -276,6 +276,7 @@ static void test_same_parameters(void **state) {
     options.reserve = true;
     rcvi_problem q = {.net = p.net, .options = &options, .device = &rcvi_device_cpu};
     check_ok(rcvi_device_cpu.describe(p.context, 0, options.dtype, 1, &q.machine));
+    rcvi_device_cpu.describe_libraries(0, &q.machine);
     check_ok(rcv_plan_new(p.net, &pinning, &pinned));
     check_ok(rcvi_plan_remember(&q, pinned, 1));
     rcv_plan_free(pinned);
@@ -324,6 +325,7 @@ static void test_limit(void **state) {
     check_ok(rcv_plan_wait(plan));
     rcvi_problem q = {.net = p.net, .options = &options, .device = &rcvi_device_cpu};
     check_ok(rcvi_device_cpu.describe(p.context, 0, options.dtype, 1, &q.machine));
+    rcvi_device_cpu.describe_libraries(0, &q.machine);
     check_ok(rcvi_plan_remember(&q, rcvi_plan_newest(plan), 1)); /* so that it is found again */
     options.memory = first + rcv_plan_bytes(plan) - 1;
     rcv_plan_free(plan);

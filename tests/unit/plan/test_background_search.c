@@ -196,6 +196,7 @@ static void test_compiled(void **state) {
     rcvi_device device = rcvi_device_cpu;
     rcvi_problem q = {.net = p.net, .options = &options, .device = &device};
     check_ok(device.describe(p.context, 0, options.dtype, 1, &q.machine));
+    device.describe_libraries(0, &q.machine);
     check_ok(rcvi_plan_recall_compiled(&q, &known));
     assert_non_null(known);
     assert_string_equal(known->string, rcv_plan_string(searched));
@@ -218,6 +219,7 @@ static void test_turns_of_two(void **state) {
     rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, NULL);
     rcvi_problem q = {.net = p.net, .options = &options, .device = &rcvi_device_cpu, .in_background = true};
     check_ok(rcvi_device_cpu.describe(p.context, 0, options.dtype, 1, &q.machine));
+    rcvi_device_cpu.describe_libraries(0, &q.machine);
     for (int i = 0; i < 2; i++) {
         rcvi_rungs rungs;
         check_ok(rcvi_rungs_read(i ? "naive" : "combine(steps=4)+fuse+pack", &rungs));
@@ -279,6 +281,7 @@ static void test_not_confirmed(void **state) {
         assert_int_equal(atomic_load(&g.replaced), 0);
         rcvi_problem q = {.net = p.net, .options = &options, .device = &device};
         check_ok(device.describe(p.context, 0, options.dtype, 1, &q.machine));
+        device.describe_libraries(0, &q.machine);
         check_ok(rcvi_plan_recall_compiled(&q, &known));
         if (stopped) assert_int_equal(rcv_wisdom_count(p.context), 0);
         if (known)

@@ -441,6 +441,7 @@ static void test_wrong_wisdom(void **state) {
         rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, NULL);
         rcvi_problem described = {.net = p.net, .options = &options, .device = rcvi_devices[0]};
         check_ok(described.device->describe(p.context, 0, RCV_FLOAT32, 1, &described.machine));
+        described.device->describe_libraries(0, &described.machine);
         char *key = NULL;
         check_ok(rcvi_problem_key(&described, &key));
         rcvi_lesson lesson = {.seconds = 1, .exhaustive = true};

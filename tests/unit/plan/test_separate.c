@@ -55,7 +55,11 @@ static size_t check_plans(problem *p, rcv_dtype dtype) {
         compare_forms(p, dtype, c->schedule, &want);
         count++;
     }
-    for (int i = 0; i < MORE && dtype != RCV_BFLOAT16; i++, count++) compare_forms(p, dtype, more[i], &want);
+    for (int i = 0; i < MORE && dtype != RCV_BFLOAT16; i++) {
+        if (lacks_openblas(more[i])) continue;
+        compare_forms(p, dtype, more[i], &want);
+        count++;
+    }
     rcv_plan_free(plan);
     drop(&want);
     return count;

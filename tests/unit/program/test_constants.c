@@ -52,6 +52,7 @@ static rcv_status make(const problem *p, const rcv_plan_options *options, machin
     rcvi_rungs rungs;
     check_ok(rcvi_rungs_read(options->schedule, &rungs));
     check_ok(rcvi_device_cpu.describe(p->context, 0, options->dtype, 2, &asked.machine));
+    rcvi_device_cpu.describe_libraries(0, &asked.machine);
     asked.machine.gpu = kind == AS_GPU;
     asked.machine.min_library_product = kind == AS_GPU;
     rcv_status status = rcvi_plan_make(&asked, &rungs, plan);

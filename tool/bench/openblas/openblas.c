@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Some versions of cblas.h do not declare them. */
-void openblas_set_num_threads(int threads);
-char *openblas_get_corename(void);
-char *openblas_get_config(void);
-
 static const struct {
     const char *cell;
     by_hand_kind kind;
@@ -18,13 +13,16 @@ static const struct {
 } known[] = {
     {"lstm", BY_HAND_LSTM, 4}, {"gru", BY_HAND_GRU, 3}, {"rnn_tanh", BY_HAND_TANH, 1}, {"rnn_relu", BY_HAND_RELU, 1}};
 
-void openblas_threads(int64_t threads) { openblas_set_num_threads((int)threads); }
+const rcv_openblas *openblas(void) {
+    static rcv_openblas library = RCV_INIT(rcv_openblas);
+    return library.config != NULL || rcv_openblas_open(&library) == RCV_OK ? &library : NULL;
+}
 
 /* Afterwards OpenBLAS has one thread: its threads must not poll while other implementations are timed. */
 static double run(implementation *self, int64_t repeats) {
     by_hand *net = self->state;
     const bool wide = net->tensors->storage == RCV_FLOAT64;
-    openblas_set_num_threads((int)net->threads);
+    openblas()->set_threads((int)net->threads);
     const double start = now();
     for (int64_t i = 0; i < repeats; i++) {
         (wide ? by_hand_forward_double : by_hand_forward_float)(net);
@@ -33,7 +31,7 @@ static double run(implementation *self, int64_t repeats) {
         }
     }
     const double seconds = now() - start;
-    openblas_set_num_threads(1);
+    openblas()->set_threads(1);
     return seconds;
 }
 
@@ -136,8 +134,8 @@ implementation *comparison_add_openblas(comparison *comparison, const problem *p
     }
     const bool is_known = place < COUNT(known);
     const char *reason = reason_against(problem, is_known, is_known ? known[place].kind : BY_HAND_LSTM);
-    if (reason != NULL) {
-        implementation_refuse(added, "%s", reason);
+    if (reason != NULL || openblas() == NULL) {
+        implementation_refuse(added, "%s", reason != NULL ? reason : rcv_message());
         return added;
     }
     by_hand *net = need(1, sizeof *net);
@@ -160,6 +158,6 @@ implementation *comparison_add_openblas(comparison *comparison, const problem *p
     added->keeps_threads_busy = true;
     added->gradients_compare = true;
     added->measured.operations = problem_operations(problem, problem->net);
-    added->measured.note = text_of("%s, core %s", openblas_get_config(), openblas_get_corename());
+    added->measured.note = text_of("%s, core %s", openblas()->config, openblas()->core);
     return added;
 }

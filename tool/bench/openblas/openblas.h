@@ -4,6 +4,10 @@
 
 #include "bench/comparison.h"
 
+#include "recurve_bench.h"
+
+const rcv_openblas *openblas(void); /* NULL where there is none; rcv_message() says why */
+
 typedef enum { BY_HAND_LSTM, BY_HAND_GRU, BY_HAND_TANH, BY_HAND_RELU } by_hand_kind;
 
 /* Offsets of the parameters of one direction of one layer in the flat array; -1: none. */

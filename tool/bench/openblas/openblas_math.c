@@ -1,7 +1,6 @@
 /* The arithmetic of the network on OpenBLAS, in float and double. */
 #include "bench/openblas/openblas.h"
 
-#include <cblas.h>
 #include <string.h>
 
 /* The compiler makes a version for each vector width, and the best one is chosen at run time. */
@@ -49,7 +48,7 @@ static inline double series_double(double r) {
 
 #define REAL float
 #define NAME(name) name##_float
-#define GEMM cblas_sgemm
+#define GEMM openblas()->sgemm
 #define BITS int32_t
 #define EXPONENT_BIAS 127
 #define MANTISSA_BITS 23
@@ -73,7 +72,7 @@ static inline double series_double(double r) {
 
 #define REAL double
 #define NAME(name) name##_double
-#define GEMM cblas_dgemm
+#define GEMM openblas()->dgemm
 #define BITS int64_t
 #define EXPONENT_BIAS 1023
 #define MANTISSA_BITS 52

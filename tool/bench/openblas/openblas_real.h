@@ -1,5 +1,5 @@
 /* The arithmetic of the network on OpenBLAS. Included once for each type, with these defined:
- *   REAL, GEMM (a cblas function), NAME(name), BITS (an integer as wide), EXPONENT_BIAS, MANTISSA_BITS, ROUNDING
+ *   REAL, GEMM (a function of OpenBLAS), NAME(name), BITS (an integer as wide), EXPONENT_BIAS, MANTISSA_BITS, ROUNDING
  *   (adding it leaves a whole number), LOWEST and HIGHEST (arguments of exp), LN2_HIGH, LN2_LOW */
 
 static inline REAL NAME(exponential)(REAL x) {
@@ -115,15 +115,15 @@ static void NAME(layer)(by_hand *net, const by_hand_place *place, const REAL *x,
     const REAL *parameters = net->tensors->parameters, *u = parameters + place->u, *bias = net->bias;
     const bool gru = net->kind == BY_HAND_GRU;
     NAME(set_bias)(net, place);
-    GEMM(CblasRowMajor, CblasNoTrans, CblasTrans, (int)(net->steps * batch), (int)width, (int)features, 1, x,
-         (int)features, parameters + place->w, (int)features, 0, gates, (int)width);
+    GEMM(RCV_BLAS_ROW_MAJOR, RCV_BLAS_AS_STORED, RCV_BLAS_TRANSPOSED, (int)(net->steps * batch), (int)width,
+         (int)features, 1, x, (int)features, parameters + place->w, (int)features, 0, gates, (int)width);
     const REAL *before = net->zeros, *c_before = net->zeros;
     int64_t before_stride = hidden;
     for (int64_t i = 0; i < net->steps; i++) {
         const int64_t t = reverse ? net->steps - 1 - i : i;
         REAL *at = gates + t * batch * width, *out = h + t * batch * stride;
-        GEMM(CblasRowMajor, CblasNoTrans, CblasTrans, (int)batch, (int)width, (int)hidden, 1, before,
-             (int)before_stride, u, (int)hidden, gru ? 0 : 1, gru ? (REAL *)net->recurrent : at, (int)width);
+        GEMM(RCV_BLAS_ROW_MAJOR, RCV_BLAS_AS_STORED, RCV_BLAS_TRANSPOSED, (int)batch, (int)width, (int)hidden, 1,
+             before, (int)before_stride, u, (int)hidden, gru ? 0 : 1, gru ? (REAL *)net->recurrent : at, (int)width);
         if (net->kind == BY_HAND_LSTM) {
             NAME(lstm_step)(batch, hidden, at, bias, c_before, cells + t * batch * hidden, out, stride);
             c_before = cells + t * batch * hidden;
@@ -159,12 +159,13 @@ static void NAME(parameters_back)(by_hand *net, const by_hand_place *place, cons
     const int64_t batch = net->batch, hidden = net->hidden, width = 4 * hidden, rows = net->steps * batch;
     const int64_t stride = net->directions * hidden, later = reverse ? 0 : batch, earlier = reverse ? batch : 0;
     REAL *gradients = net->tensors->dparameters;
-    GEMM(CblasRowMajor, CblasTrans, CblasNoTrans, (int)width, (int)features, (int)rows, 1, dg, (int)width, x,
-         (int)features, 0, gradients + place->w, (int)features);
+    GEMM(RCV_BLAS_ROW_MAJOR, RCV_BLAS_TRANSPOSED, RCV_BLAS_AS_STORED, (int)width, (int)features, (int)rows, 1, dg,
+         (int)width, x, (int)features, 0, gradients + place->w, (int)features);
     memset(gradients + place->u, 0, (size_t)(width * hidden) * sizeof(REAL));
     if (rows > batch) {
-        GEMM(CblasRowMajor, CblasTrans, CblasNoTrans, (int)width, (int)hidden, (int)(rows - batch), 1,
-             dg + later * width, (int)width, h + earlier * stride, (int)stride, 0, gradients + place->u, (int)hidden);
+        GEMM(RCV_BLAS_ROW_MAJOR, RCV_BLAS_TRANSPOSED, RCV_BLAS_AS_STORED, (int)width, (int)hidden, (int)(rows - batch),
+             1, dg + later * width, (int)width, h + earlier * stride, (int)stride, 0, gradients + place->u,
+             (int)hidden);
     }
     REAL *sum = net->bias;
     memset(sum, 0, (size_t)width * sizeof(REAL));
@@ -196,11 +197,11 @@ static void NAME(layer_back)(by_hand *net, int64_t index, const REAL *x, int64_t
         REAL *at = dg + t * batch * width;
         NAME(lstm_step_back)
         (batch, hidden, at, c_before, cells + t * batch * hidden, dy + t * batch * stride, stride, net->dh, net->dc);
-        GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)batch, (int)hidden, (int)width, 1, at, (int)width,
-             parameters + place->u, (int)hidden, 0, net->dh, (int)hidden);
+        GEMM(RCV_BLAS_ROW_MAJOR, RCV_BLAS_AS_STORED, RCV_BLAS_AS_STORED, (int)batch, (int)hidden, (int)width, 1, at,
+             (int)width, parameters + place->u, (int)hidden, 0, net->dh, (int)hidden);
     }
-    GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)(net->steps * batch), (int)features, (int)width, 1, dg,
-         (int)width, parameters + place->w, (int)features, add ? 1 : 0, dx, (int)features);
+    GEMM(RCV_BLAS_ROW_MAJOR, RCV_BLAS_AS_STORED, RCV_BLAS_AS_STORED, (int)(net->steps * batch), (int)features,
+         (int)width, 1, dg, (int)width, parameters + place->w, (int)features, add ? 1 : 0, dx, (int)features);
     NAME(parameters_back)(net, place, x, features, reverse, dg, h);
 }
 

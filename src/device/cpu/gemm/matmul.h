@@ -39,13 +39,12 @@ void rcvi_matmul_pack_share(const rcvi_kernels *kernels, const rcvi_matmul *matm
 void rcvi_matmul_packed_share(const rcvi_kernels *kernels, const rcvi_matmul *matmul, const void *a, const void *packed,
                               void *c, int member, int members, void *scratch);
 
-/* A share by OpenBLAS, for products that rcvi_matmul_blas_fits: not bfloat16, extents that fit an int, and leading dimensions that
- * CBLAS accepts (it has no status to report others). The bits are OpenBLAS's, and may depend on the number of members. OpenBLAS must
- * run with one thread meanwhile: rcvi_blas_begin sets that for the process, and the rcvi_blas_end of the last of several users restores the
- * number. One thread calls both, before the shares start and after they end. */
+/* A share by OpenBLAS, for products that rcvi_matmul_blas_fits: where OpenBLAS was found, not bfloat16, extents that fit an int, and leading
+ * dimensions that CBLAS accepts (it has no status to report others). The bits are OpenBLAS's, and may depend on the number of members. OpenBLAS
+ * must run with one thread meanwhile: rcvi_blas_begin sets that for the process, and the rcvi_blas_end of the last of several users restores the
+ * number. One thread calls both, before the shares start and after they end. Without OpenBLAS both do nothing. */
 bool rcvi_matmul_blas_fits(const rcvi_matmul *matmul);
 void rcvi_matmul_blas_share(const rcvi_matmul *matmul, const void *a, const void *b, void *c, int member, int members);
-const char *rcvi_blas_name(void); /* with its version and the processor that it chose its kernels for */
 void rcvi_blas_begin(void);
 void rcvi_blas_end(void);
 

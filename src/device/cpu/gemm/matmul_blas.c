@@ -1,31 +1,11 @@
 /* Shares of a product computed by OpenBLAS. */
 #include "base/base.h"
 #include "device/cpu/gemm/matmul.h"
+#include "device/cpu/gemm/openblas.h"
 
-#include <cblas.h>
 #include <limits.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-
-#ifndef OPENBLAS_VERSION /* another library's cblas.h, which does not declare these */
-void openblas_set_num_threads(int threads);
-int openblas_get_num_threads(void);
-char *openblas_get_config(void);
-#endif
 
 enum { GRAIN = 16, MAX_EXTENT = INT_MAX / 2 }; /* OpenBLAS has int extents */
-
-/* Written once: OpenBLAS writes its text anew at every call, into memory that all threads share. */
-static char blas_name[256];
-
-static void copy_blas_name(void) { snprintf(blas_name, sizeof blas_name, "%s", openblas_get_config()); }
-
-const char *rcvi_blas_name(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, copy_blas_name);
-    return blas_name;
-}
 
 /* Guarded by the global lock. A child of fork() has none of the threads that used OpenBLAS, and the number that they had set. */
 static struct {
@@ -35,18 +15,22 @@ static struct {
 } users;
 
 void rcvi_blas_begin(void) {
+    const rcv_openblas *blas = rcvi_openblas();
+    if (!blas) return;
     unsigned process = rcvi_fork_generation();
     rcvi_global_lock();
-    if (users.count == 0) users.threads = openblas_get_num_threads();
+    if (users.count == 0) users.threads = blas->get_threads();
     if (users.process != process) users.count = 0;
     users.process = process;
-    if (users.count++ == 0 && openblas_get_num_threads() != 1) openblas_set_num_threads(1);
+    if (users.count++ == 0 && blas->get_threads() != 1) blas->set_threads(1);
     rcvi_global_unlock();
 }
 
 void rcvi_blas_end(void) {
+    const rcv_openblas *blas = rcvi_openblas();
+    if (!blas) return;
     rcvi_global_lock();
-    if (--users.count == 0 && users.threads != 1) openblas_set_num_threads(users.threads);
+    if (--users.count == 0 && users.threads != 1) blas->set_threads(users.threads);
     rcvi_global_unlock();
 }
 
@@ -58,7 +42,7 @@ static bool is_leading_dimension(int64_t leading, int64_t columns) {
 bool rcvi_matmul_blas_fits(const rcvi_matmul *matmul) {
     int64_t m = matmul->m, n = matmul->n, k = matmul->k;
     bool counts = m >= 0 && n >= 0 && k >= 0 && m <= MAX_EXTENT && n <= MAX_EXTENT && k <= MAX_EXTENT;
-    return matmul->type != RCVI_KERNEL_BFLOAT16 && counts &&
+    return rcvi_openblas() && matmul->type != RCVI_KERNEL_BFLOAT16 && counts &&
            is_leading_dimension(matmul->lda, matmul->transpose_a ? m : k) &&
            is_leading_dimension(matmul->ldb, matmul->transpose_b ? k : n) && is_leading_dimension(matmul->ldc, n);
 }
@@ -69,15 +53,15 @@ void rcvi_matmul_blas_share(const rcvi_matmul *matmul, const void *a, const void
     int64_t a_first = part.row * (matmul->transpose_a ? 1 : matmul->lda);
     int64_t b_first = part.column * (matmul->transpose_b ? matmul->ldb : 1);
     int64_t c_first = part.row * matmul->ldc + part.column;
-    enum CBLAS_TRANSPOSE op_a = matmul->transpose_a ? CblasTrans : CblasNoTrans;
-    enum CBLAS_TRANSPOSE op_b = matmul->transpose_b ? CblasTrans : CblasNoTrans;
+    rcv_blas_operation op_a = matmul->transpose_a ? RCV_BLAS_TRANSPOSED : RCV_BLAS_AS_STORED;
+    rcv_blas_operation op_b = matmul->transpose_b ? RCV_BLAS_TRANSPOSED : RCV_BLAS_AS_STORED;
     int m = (int)part.rows, n = (int)part.columns, k = (int)matmul->k;
     int lda = (int)matmul->lda, ldb = (int)matmul->ldb, ldc = (int)matmul->ldc;
     if (matmul->type == RCVI_KERNEL_DOUBLE) {
-        cblas_dgemm(CblasRowMajor, op_a, op_b, m, n, k, 1, (const double *)a + a_first, lda,
-                    (const double *)b + b_first, ldb, matmul->accumulate, (double *)c + c_first, ldc);
+        rcvi_openblas()->dgemm(RCV_BLAS_ROW_MAJOR, op_a, op_b, m, n, k, 1, (const double *)a + a_first, lda,
+                               (const double *)b + b_first, ldb, matmul->accumulate, (double *)c + c_first, ldc);
     } else {
-        cblas_sgemm(CblasRowMajor, op_a, op_b, m, n, k, 1, (const float *)a + a_first, lda, (const float *)b + b_first,
-                    ldb, matmul->accumulate, (float *)c + c_first, ldc);
+        rcvi_openblas()->sgemm(RCV_BLAS_ROW_MAJOR, op_a, op_b, m, n, k, 1, (const float *)a + a_first, lda,
+                               (const float *)b + b_first, ldb, matmul->accumulate, (float *)c + c_first, ldc);
     }
 }
