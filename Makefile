@@ -10,9 +10,12 @@ PROBLEMS ?= 2000
 MINUTES ?= 30
 PLANS   ?= 0
 COUNT   ?= 100
+
+# of the wheel: AUTO (where nvcc is found), ON or OFF
+CUDA    ?= AUTO
 SAMPLE  ?= 0
 
-.PHONY: build help demo check check-cuda check-thread campaign campaign-cuda faults kills lint format install bench fuzz clean
+.PHONY: build help demo check check-cuda check-thread campaign campaign-cuda faults kills lint format install bench fuzz wheel clean
 
 build: deps-build
 	@cmake -G Ninja -S . -B $(RELEASE) -DCMAKE_BUILD_TYPE=Release -DRCV_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log \
@@ -34,6 +37,7 @@ help:
 	@echo "make bench       run the benchmarks"
 	@echo "make fuzz        mutate every format that is read, under the sanitizers (RUNS=100000 MINUTES= SEED=1 ONLY=\"cell log\")"
 	@echo "make install     install under PREFIX (now $(PREFIX)), below DESTDIR if set"
+	@echo "make wheel       the Python package as a wheel, in build/wheel (CUDA=OFF: without CUDA)"
 	@echo "make clean       remove build/"
 
 demo: build
@@ -75,6 +79,9 @@ bench: build
 
 fuzz: deps-check
 	@RUNS="$(RUNS)" MINUTES="$(MINUTES)" SEED="$(SEED)" ONLY="$(ONLY)" bash scripts/fuzz.sh $(JOBS)
+
+wheel: deps-build
+	@bash scripts/wheel.sh $(CUDA) $(JOBS)
 
 clean:
 	@rm -rf build

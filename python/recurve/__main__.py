@@ -1,0 +1,20 @@
+"""The command `recurve`, which the package brings as a program beside its library."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    program = Path(__file__).resolve().parent / "bin" / "recurve"
+    try:
+        os.execv(program, ["recurve", *sys.argv[1:]])
+    except OSError as error:
+        sys.exit(f"recurve: {program} cannot be started: {error.strerror}; reinstall the package")
+
+
+if __name__ == "__main__":
+    main()
