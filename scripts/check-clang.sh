@@ -23,7 +23,7 @@ configure() {
 }
 
 mkdir -p build
-configure $build -DRCV_CUDA=OFF -DRCV_MPI=OFF -DRCV_ONEDNN=OFF && configure $all || exit 1
+configure $build -DRCV_CUDA=OFF -DRCV_MPI=OFF -DRCV_ONEDNN=OFF && configure $all -DRCV_PYTHON=ON || exit 1
 programs=()
 for source in tests/unit/cpu/test_*.c tests/unit/plan/test_bits.c; do
     [ "$source" = tests/unit/cpu/test_scan.c ] || programs+=("$(basename "$source" .c)")

@@ -3,9 +3,10 @@
 #   clang     a build by clang, where it is installed, and the tests of the CPU device by it (check-clang.sh)
 #   plain     as released, with none of the optional dependencies: CUDA, NCCL, MPI, oneDNN and OpenBLAS are off, as on a machine without them. Every test
 #             runs in full
+#   python    the wheel, and the tests of the Python package with the newest and the oldest PyTorch that it supports (check-python.sh)
 #   sanitize  under the address and undefined behaviour sanitizers, with every optional dependency that is there
 # So both kinds of machine are tested, whichever this one is, and the sanitizers see all code.
-#   scripts/check.sh [JOBS [clang|plain|sanitize|all [CTEST OPTIONS...]]]
+#   scripts/check.sh [JOBS [clang|plain|python|sanitize|all [CTEST OPTIONS...]]]
 # Under the sanitizers, where the same work takes four times as long, long sweeps run in part (tests/support/sample.h) and so do the scripts of
 # tests/command: part K of N, where K follows the commit, so that successive commits cover all of them. RECURVE_TEST_PART=K/N chooses another
 # part, RECURVE_TEST_PART=0/1 everything.
@@ -27,7 +28,7 @@ fi
 jobs=${1:-2}
 which=${2:-all}
 shift $(($# < 2 ? $# : 2))
-case $which in clang | plain | sanitize | all) ;; *) echo "check.sh: '$which' is none of clang, plain, sanitize, all" >&2; exit 2 ;; esac
+case $which in clang | plain | python | sanitize | all) ;; *) echo "check.sh: '$which' is none of clang, plain, python, sanitize, all" >&2; exit 2 ;; esac
 status=0
 parts=8 # N
 
@@ -53,6 +54,9 @@ fi
 if [ "$which" = plain ] || [ "$which" = all ]; then
     RECURVE_OPENBLAS=off one plain "release, without optional dependencies" -DCMAKE_BUILD_TYPE=Release -DRCV_SANITIZE=OFF \
         -DRCV_CUDA=OFF -DRCV_MPI=OFF -DRCV_ONEDNN=OFF -- "$@" || status=1
+fi
+if [ "$which" = python ] || { [ "$which" = all ] && [ $# = 0 ]; }; then
+    bash scripts/check-python.sh "$jobs" "$@" || status=1
 fi
 if [ "$which" = sanitize ] || [ "$which" = all ]; then
     commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)

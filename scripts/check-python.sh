@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Builds the wheel without CUDA, installs it beside each environment of python-env.sh, and runs tests/python with each. What is left out, and
+# why, is said at the end; it is no failure.
+#   scripts/check-python.sh [JOBS [PYTEST OPTIONS...]]
+# The environments stay as they are: the wheel lies in a folder of its own below build/python.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+jobs=${1:-2}
+shift $(($# < 1 ? $# : 1))
+
+printf '\n== Python: wheel\n'
+if [ -z "$(bash scripts/python-env.sh wheel)" ]; then
+    echo "check-python: SKIPPED: the wheel cannot be built without its tools"
+    exit 0
+fi
+bash scripts/wheel.sh OFF "$jobs" || exit 1
+wheel=$(ls "$PWD"/build/wheel/*.whl) || exit 1
+
+# run_tests NAME ENVIRONMENT OPTIONS...: installs the wheel into build/python/NAME and tests it there
+run_tests() {
+    local name=$1 environment=$2 folder=$PWD/build/python/$1
+    shift 2
+    rm -rf "$folder"
+    "$environment/bin/python" -m pip --disable-pip-version-check install -q --no-deps --no-index --target "$folder" "$wheel" || return 1
+    env -u RECURVE_LIBRARY_FOLDER PYTHONPATH="$folder" PYTHONDONTWRITEBYTECODE=1 RECURVE_WHEEL="$wheel" OMP_NUM_THREADS=1 \
+        "$environment/bin/python" -m pytest -q -p no:cacheprovider tests/python "$@"
+}
+
+status=0 left_out=() started=()
+mkdir -p build/python
+for name in newest oldest; do
+    environment=$(bash scripts/python-env.sh "$name")
+    if [ -z "$environment" ]; then
+        left_out+=("$name")
+        continue
+    fi
+    run_tests "$name" "$environment" "$@" >"build/python/$name.log" 2>&1 &
+    started+=("$name:$!")
+    [ "$jobs" -gt 1 ] || wait "$!"
+done
+for one in "${started[@]}"; do
+    wait "${one#*:}"
+    result=$?
+    printf '\n== Python: tests with the environment %s (%s)\n' "${one%:*}" "$([ $result = 0 ] && echo passed || echo FAILED)"
+    cat "build/python/${one%:*}.log"
+    [ $result = 0 ] || status=1
+done
+[ ${#left_out[@]} = 0 ] || printf '\ncheck-python: LEFT OUT: %s; python-env.sh says above why\n' "${left_out[*]}"
+exit $status
