@@ -31,7 +31,7 @@ train/inference: config learner parallel step
 train/forecast:  config learner parallel step
 train/run:       config learner parallel step inference forecast
 '
-outside='tool bench examples'
+outside='tool bench examples bindings'
 kinds=(--include='*.[ch]' --include='*.cpp' --include='*.cu' --include='*.cuh')
 
 status=0

@@ -6,7 +6,7 @@
 #   scripts/lint.sh --format           formats in place instead
 set -u
 cd "$(dirname "$0")/.."
-mapfile -t files < <(find include src tool tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort)
+mapfile -t files < <(find include src bindings tool tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort)
 if [ "${1:-}" = --format ]; then
     exec clang-format -i "${files[@]}"
 fi
@@ -52,7 +52,7 @@ if $changed; then
 fi
 if ! $changed || { [ ${#sources[@]} -gt 0 ] && command -v clang-tidy >/dev/null; }; then
     mkdir -p build
-    cmake -G Ninja -S . -B build/lint -DRCV_TESTS=ON >build/lint.log 2>&1 || { cat build/lint.log; exit 1; }
+    cmake -G Ninja -S . -B build/lint -DRCV_TESTS=ON -DRCV_PYTHON=ON >build/lint.log 2>&1 || { cat build/lint.log; exit 1; }
     cmake --build build/lint --target generated/builtin_cells.c >/dev/null || exit 1
     mapfile -t known < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' build/lint/compile_commands.json |
         grep '\.c$' | grep -v '/generated/' | sort -u)
