@@ -13,12 +13,12 @@ if [ -z "$(bash scripts/python-env.sh wheel)" ]; then
     echo "check-python: SKIPPED: the wheel cannot be built without its tools"
     exit 0
 fi
-bash scripts/wheel.sh OFF "$jobs" || exit 1
-wheel=$(ls "$PWD"/build/wheel/*.whl) || exit 1
+bash scripts/wheel.sh OFF "$jobs" build/python || exit 1
+wheel=$(ls "$PWD"/build/python/*.whl) || exit 1
 
-# run_tests NAME ENVIRONMENT OPTIONS...: installs the wheel into build/python/NAME and tests it there
+# run_tests NAME ENVIRONMENT OPTIONS...: installs the wheel into build/python/with-NAME and tests it there
 run_tests() {
-    local name=$1 environment=$2 folder=$PWD/build/python/$1
+    local name=$1 environment=$2 folder=$PWD/build/python/with-$1
     shift 2
     rm -rf "$folder"
     "$environment/bin/python" -m pip --disable-pip-version-check install -q --no-deps --no-index --target "$folder" "$wheel" || return 1
@@ -27,7 +27,6 @@ run_tests() {
 }
 
 status=0 left_out=() started=()
-mkdir -p build/python
 for name in newest oldest; do
     environment=$(bash scripts/python-env.sh "$name")
     if [ -z "$environment" ]; then
