@@ -7,8 +7,13 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from recurve._native import nvidia
+
 
 def main() -> NoReturn:
+    given, folders = os.environ.get("LD_LIBRARY_PATH"), nvidia.folders()
+    if folders:  # after those that are given
+        os.environ["LD_LIBRARY_PATH"] = ":".join(([given] if given else []) + folders)
     program = Path(__file__).resolve().parent / "bin" / "recurve"
     try:
         os.execv(program, ["recurve", *sys.argv[1:]])

@@ -104,7 +104,12 @@ def test_library_works_alone() -> None:
 def test_library_loads_beside_torch() -> None:
     pytest.importorskip("torch")
     for first, second in ("torch", "recurve"), ("recurve", "torch"):
-        code = f"import {first}, {second}\nfrom recurve._native import library\nprint(library.native().rcv_kernels_count())"
+        code = (
+            f"import ctypes, {first}, {second}\n"
+            "from recurve._native import library\n"
+            "ctypes.CDLL(library.path(library.BINDINGS))\n"
+            "print(library.native().rcv_kernels_count())\n"
+        )
         said = run("-c", code)
         assert said.returncode == 0, said.stderr
         assert int(said.stdout) >= 1

@@ -326,6 +326,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "context_kernels": (c_char_p, _P),
     "text_free": (None, _P, _P),
     "device_describe": (_Status, _P, c_char_p, _OBJECT),
+    "libraries_set_folders": (_Status, c_char_p),
     "memory_new": (_Status, _P, c_char_p, c_size_t, _OBJECT),
     "memory_free": (None, _P, c_char_p, _P),
     "memory_write": (_Status, c_char_p, _P, _P, c_size_t),

@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import Any
 
-from recurve._native import api, errors
+from recurve._native import api, errors, nvidia
 
 CORE = "librecurve.so"
 BINDINGS = "librecurve_bindings.so"  # adapters for torch and jax
@@ -54,6 +54,7 @@ def _open() -> ctypes.CDLL:
             f"{file} is version {version.decode()} and the Python package {__version__}: install both from one "
             "version, or set RECURVE_LIBRARY_FOLDER to the folder of a matching build"
         )
+    library.rcv_libraries_set_folders(os.fsencode(":".join(nvidia.folders())))
     return library
 
 
