@@ -84,6 +84,14 @@ static rcv_status check_place(const call *c, tensor t, const char *name) {
     return rcvb_fail(RCV_INVALID, "Input and %s are not at the same device", name);
 }
 
+static bool has_shape(const about *a, const rcv_parameter *p) {
+    if (a->dims != p->dims) return false;
+    for (int d = 0; d < p->dims; d++) {
+        if (a->sizes[d] != p->shape[d]) return false;
+    }
+    return true;
+}
+
 static rcv_status check_parameters(call *c) {
     size_t count = rcv_net_parameter_count(c->net);
     if (c->parameters.count != count)
@@ -95,9 +103,9 @@ static rcv_status check_parameters(call *c) {
         if (!status) status = rcvb_make_readable(&c->parameters.at[i]);
         if (status) return status;
         about a = rcvb_about(c->parameters.at[i]);
-        if (a.elements != p->count)
-            return rcvb_fail(RCV_INVALID, "parameter %s has %lld elements, not %lld", p->name, (long long)a.elements,
-                             (long long)p->count);
+        if (!has_shape(&a, p))
+            return rcvb_fail(RCV_INVALID, "parameter %s does not have the shape that the network's sizes give it",
+                             p->name);
         if (!rcvb_array_type(a.dtype, &type))
             return rcvb_fail(RCV_INVALID, "parameter %s is no tensor of floats", p->name);
         if (i > 0 && type != c->kind.parameters)
