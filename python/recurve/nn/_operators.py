@@ -81,6 +81,16 @@ def shapes(net: str) -> Shapes:
     return Shapes(net)
 
 
+def _check_devices(x: Tensor, **lists: list[Tensor]) -> None:
+    """Where one tensor is on the meta device, and another is not, the kernels' own check is not reached."""
+    for name, tensors in lists.items():
+        for t in tensors:
+            if t.device != x.device:
+                raise RuntimeError(
+                    f"Input and {name} tensors are not at the same device, found input tensor at {x.device} and {name} tensor at {t.device}"
+                )
+
+
 def _forward_shapes(
     net: str,
     x: Tensor,
@@ -93,6 +103,7 @@ def _forward_shapes(
     flags: int,
     frozen: int,
 ) -> list[Tensor]:
+    _check_devices(x, parameter=parameters, hidden=[*initial, *restart])
     known = shapes(net)
     batch = x.shape[0] if flags & BATCH_FIRST else x.shape[1]
     out = [x.new_empty((x.shape[0], x.shape[1], known.output))]
