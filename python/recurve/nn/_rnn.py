@@ -180,6 +180,10 @@ class LSTM(_Recurrent):
         return hx if permutation is None else tuple(h.index_select(1, permutation) for h in hx)
 
     def _list(self, hx: Any) -> list[Tensor]:
+        if isinstance(hx, Tensor):
+            raise TypeError("the states of an LSTM should be a tuple of two tensors, (h_0, c_0), got one tensor")
+        if hx is not None and len(hx) != 2:
+            raise RuntimeError("lstm expects two hidden states")
         return [] if hx is None else [hx[0], hx[1]]
 
     def _give(self, states: list[Tensor]) -> tuple[Tensor, Tensor]:
