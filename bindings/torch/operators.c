@@ -266,6 +266,20 @@ static void *reserve_in(char *memory) {
     return (void *)((at + RESERVE_ALIGNMENT - 1) / RESERVE_ALIGNMENT * RESERVE_ALIGNMENT);
 }
 
+/* The reserve's offset in memory depends on the memory's address. A GPU's memory begins at a multiple of 256 bytes. On the CPU the byte after the
+ * tensor's own has the offset, so that a copy of the memory, as torch.load makes one, is recognised. */
+static size_t offset_in(const char *memory) { return (uintptr_t)reserve_in((char *)memory) - (uintptr_t)memory; }
+
+static void write_offset(char *memory) {
+    memory[0] = 0;
+    memory[1] = (char)(offset_in(memory) - 1);
+}
+
+static bool has_offset(const call *c, const char *memory) {
+    size_t written = c->kind.device == RCVB_CPU ? (unsigned char)memory[1] + 1U : RESERVE_ALIGNMENT;
+    return offset_in(memory) == written;
+}
+
 /* A tensor of one byte, which is zero, in memory for the lease's reserve. */
 static rcv_status new_reserve(const call *c, const rcvb_lease *lease, tensor *reserve) {
     const int64_t one = 1, bytes = (int64_t)rcvb_reserve_bytes(lease);
@@ -276,7 +290,7 @@ static rcv_status new_reserve(const call *c, const rcvb_lease *lease, tensor *re
     rcvb_delete_tensor(memory);
     if (failed) return rcvb_fail(RCV_NO_MEMORY, "PyTorch cannot make a tensor of a reserve's memory");
     if (c->kind.device == RCVB_CPU)
-        *(char *)rcvb_about(*reserve).data = 0;
+        write_offset(rcvb_about(*reserve).data);
     else
         torch.aoti_torch_zero_(*reserve);
     return RCV_OK;
@@ -484,6 +498,7 @@ static rcv_status backward(const call *c, const gradients *g, const results *r) 
     if (!a) return rcvb_fail(RCV_NO_MEMORY, "there is no memory for a call");
     torch.aoti_torch_get_storage_size(g->reserve, &bytes);
     rcv_status status = rcvb_acquire_again(&c->kind, (size_t)bytes, c->stream, &lease);
+    if (lease.run && !has_offset(c, rcvb_about(g->reserve).data)) rcvb_release(&lease, false);
     if (!status && !lease.run) status = repeat_forward(c, a, &lease, &repeated);
     if (!status) status = call_backward(c, g, a, repeated ? repeated : g->reserve, &lease, r);
     rcvb_release(&lease, false);
