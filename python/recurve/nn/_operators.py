@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch.autograd import forward_ad
+
 from recurve._native import library
 
 # The argument `flags`: the type of products, and these bits (bindings/torch/operators.h).
