@@ -490,7 +490,7 @@ typedef struct {
     uint64_t seed;              /* of dropout and zoneout */
     bool same_parameters;       /* parameters are those of the last forward call: packed weights are used again */
     void *reserve;              /* with plan option reserve: rcv_plan_reserve_bytes() bytes in the device's memory, at a
-                                   multiple of 256 bytes; written, and read by the backward call of this call.
+                                   multiple of 64 bytes; written, and read by the backward call of this call.
                                    Otherwise NULL: the run has one */
     int64_t steps;              /* of this call, at most the plan's; 0: the plan's. All arrays have these sizes */
     int64_t batch;              /* sequences of this call, at most the plan's; 0: the plan's; RCV_EMPTY: none */

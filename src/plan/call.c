@@ -51,8 +51,8 @@ static rcv_status check_forward(const rcv_run *run, const rcv_forward *d) {
                                           ? "the plan was made for reserves, but none is given"
                                           : "a reserve is given, but the plan was made without them");
     }
-    if ((uintptr_t)d->reserve % RCVI_RUN_ALIGNMENT)
-        return rcvi_fail(RCV_INVALID, "the reserve does not lie at a multiple of %d bytes", RCVI_RUN_ALIGNMENT);
+    if ((uintptr_t)d->reserve % RCVI_RESERVE_ALIGNMENT)
+        return rcvi_fail(RCV_INVALID, "the reserve does not lie at a multiple of %d bytes", RCVI_RESERVE_ALIGNMENT);
     if (o->resets != (d->resets != NULL)) {
         return rcvi_fail(RCV_INVALID, o->resets ? "the plan was made for resets, but none are given"
                                                 : "resets are given, but the plan was made without them");

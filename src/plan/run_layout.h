@@ -6,7 +6,8 @@
 #include "plan/run.h"
 #include "recurve_distributed.h"
 
-enum { RCVI_RUN_ALIGNMENT = 256 };
+/* Bytes at whose multiples parts of a run's memory begin; the caller's reserves, whose buffers need no more. */
+enum { RCVI_RUN_ALIGNMENT = 256, RCVI_RESERVE_ALIGNMENT = 64 };
 
 /* Whose the reserve is. */
 typedef enum { RCVI_OF_CALLS, RCVI_OF_RUN } rcvi_reserve_owner;

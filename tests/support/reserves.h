@@ -4,7 +4,7 @@
 
 #include "planned.h"
 
-enum { RESERVE_CALLS = 8, RESERVE_BYTES_ALIGN = 256 };
+enum { RESERVE_CALLS = 8, RESERVE_BYTES_ALIGN = 64 };
 
 /* Sizes of call k: all different, the first one is the plan's. */
 static inline void size_of_call(const problem *p, int k, int64_t *steps, int64_t *batch) {
@@ -31,8 +31,9 @@ static inline void open_call(reserved_call *c, const problem *p, rcv_dtype dtype
     size_t bytes = plan ? rcv_plan_reserve_bytes(plan) : 0;
     if (!plan) return;
     assert_true(bytes > 0);
-    check_ok(rcv_memory_new(p->context, p->device, bytes + RESERVE_BYTES_ALIGN, &c->block));
-    uintptr_t at = ((uintptr_t)c->block + RESERVE_BYTES_ALIGN - 1) / RESERVE_BYTES_ALIGN * RESERVE_BYTES_ALIGN;
+    check_ok(rcv_memory_new(p->context, p->device, bytes + 2 * RESERVE_BYTES_ALIGN, &c->block));
+    uintptr_t at = (uintptr_t)c->block / (2 * RESERVE_BYTES_ALIGN) * (2 * RESERVE_BYTES_ALIGN) + RESERVE_BYTES_ALIGN;
+    if (at < (uintptr_t)c->block) at += 2 * RESERVE_BYTES_ALIGN; /* an odd multiple: no reserve is aligned any better */
     c->d.forward.reserve = c->reserve = (void *)at;
 }
 

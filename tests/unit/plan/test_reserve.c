@@ -52,8 +52,8 @@ static void test_refusals(void **state) {
     check_fails(rcv_run_backward(run, &c.d.backward), RCV_INVALID, "needs a forward call before it");
     c.d.forward.reserve = NULL;
     check_fails(rcv_run_forward(run, &c.d.forward), RCV_INVALID, "but none is given");
-    c.d.forward.reserve = (char *)c.reserve + 64;
-    check_fails(rcv_run_forward(run, &c.d.forward), RCV_INVALID, "multiple of 256 bytes");
+    c.d.forward.reserve = (char *)c.reserve + 32;
+    check_fails(rcv_run_forward(run, &c.d.forward), RCV_INVALID, "multiple of 64 bytes");
     c.d.forward.reserve = c.reserve;
     void *y = c.d.forward.y;
     c.d.forward.y = c.reserve;
