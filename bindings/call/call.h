@@ -12,6 +12,9 @@
  * (rcvb_reserve_bytes), so that whatever keeps the memory keeps the ticket, too. A ticket whose plan is gone is refused; then the forward
  * call must be repeated.
  *
+ * Calls of a kind with a plan string need no tickets: a plan that is made again has the same reserve, so that every run of the kind and the
+ * sizes can make the backward call.
+ *
  * Thread-safe, all functions. */
 #ifndef RCVB_CALL_H
 #define RCVB_CALL_H
@@ -27,6 +30,7 @@ typedef struct {
     rcv_effort effort;                       /* RCV_BACKGROUND: of all calls but the first few */
     int threads;
     bool training, lengths, device_lengths, resets, batch_major;
+    const char *schedule; /* NULL, or a plan string: every call uses this plan, made for exactly its sizes. Copied */
 } rcvb_kind;
 
 enum { RCVB_CPU = -1 };
@@ -62,5 +66,7 @@ size_t rcvb_reserve_bytes(const rcvb_lease *lease);
 
 /* Frees the runs that have packed these parameters. */
 RCV_API void rcvb_forget(uint64_t frozen);
+/* A plan of the caller's own, for calls of this kind and these sizes with the kind's effort. Free with rcv_plan_free. */
+RCV_API rcv_status rcvb_plan(const rcvb_kind *kind, int64_t steps, int64_t batch, rcv_plan **plan);
 
 #endif

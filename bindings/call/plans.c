@@ -72,14 +72,33 @@ static uint64_t pack(const rcvb_kind *k) {
            (uint64_t)k->threads << 40;
 }
 
+static bool is_same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
+
+static bool is_of(const kind *k, const rcvb_kind *about, uint64_t key) {
+    return k->net == about->net && k->key == key && is_same_text(k->about.schedule, about->schedule);
+}
+
+static kind *make_kind(const rcvb_kind *about, uint64_t key) {
+    kind *k = calloc(1, sizeof *k);
+    char *schedule = about->schedule ? strdup(about->schedule) : NULL;
+    if (!k || (about->schedule && !schedule)) {
+        free(k);
+        free(schedule);
+        return NULL;
+    }
+    *k = (kind){.net = about->net, .key = key, .about = *about};
+    k->about.schedule = schedule;
+    return k;
+}
+
 static kind *find_kind(const rcvb_kind *about) {
     uint64_t key = pack(about), hash = ((uint64_t)(uintptr_t)about->net >> 4 ^ key) * UINT64_C(0x9e3779b97f4a7c15);
     kind **bucket = &kinds[(hash >> 32) % BUCKETS], *k = *bucket;
-    while (k && (k->net != about->net || k->key != key)) k = k->next;
+    while (k && !is_of(k, about, key)) k = k->next;
     if (k) return k;
-    k = calloc(1, sizeof *k);
+    k = make_kind(about, key);
     if (!k) return NULL;
-    *k = (kind){.next = *bucket, .net = about->net, .key = key, .about = *about};
+    k->next = *bucket;
     return *bucket = k;
 }
 
@@ -129,7 +148,8 @@ static item *find_oldest_of_all(void) {
 static void make_room(const kind *k) {
     int count = 0;
     for (const item *i = k->items; i; i = i->next) count++;
-    item *oldest = count >= KIND_PLANS ? find_oldest(k) : plan_count >= ALL_PLANS ? find_oldest_of_all() : NULL;
+    bool is_full = count >= KIND_PLANS && !k->about.schedule; /* plans by their strings serve one size each */
+    item *oldest = is_full ? find_oldest(k) : plan_count >= ALL_PLANS ? find_oldest_of_all() : NULL;
     if (oldest) free_item(oldest);
 }
 
@@ -142,17 +162,16 @@ static void free_replaced(const kind *k) {
 
 /* ---- making ---- */
 
-static rcv_status plan_for(const kind *k, int64_t steps, int64_t batch, rcv_effort effort, rcv_plan **plan) {
-    const rcvb_kind *about = &k->about;
+static rcv_status plan_for(const rcvb_kind *about, int64_t steps, int64_t batch, rcv_effort effort, rcv_plan **plan) {
     char device[24] = "cpu";
     if (about->device != RCVB_CPU) snprintf(device, sizeof device, "cuda:%d", about->device);
-    rcv_plan_options options =
-        RCV_INIT(rcv_plan_options, .steps = steps, .batch = batch, .dtype = about->dtype, .training = about->training,
-                 .reserve = about->training, .lengths = about->lengths, .device_lengths = about->device_lengths,
-                 .resets = about->resets, .batch_major = about->batch_major, .data = about->data,
-                 .states = about->states, .parameters = about->parameters, .gradients = about->parameters,
-                 .separate_parameters = true, .threads = about->threads, .device = device, .effort = effort);
-    return rcvb_pass(rcv_plan_new(k->net, &options, plan));
+    rcv_plan_options options = RCV_INIT(
+        rcv_plan_options, .steps = steps, .batch = batch, .dtype = about->dtype, .training = about->training,
+        .reserve = about->training, .lengths = about->lengths, .device_lengths = about->device_lengths,
+        .resets = about->resets, .batch_major = about->batch_major, .data = about->data, .states = about->states,
+        .parameters = about->parameters, .gradients = about->parameters, .separate_parameters = true,
+        .threads = about->threads, .device = device, .effort = effort, .schedule = about->schedule);
+    return rcvb_pass(rcv_plan_new(about->net, &options, plan));
 }
 
 static unsigned next_number(void) {
@@ -164,10 +183,10 @@ static unsigned next_number(void) {
 
 static rcv_status make_item(kind *k, int64_t steps, int64_t batch, item **made) {
     make_room(k);
-    bool searches = k->calls >= FEW_CALLS || k->about.effort != RCV_BACKGROUND;
+    bool searches = k->calls >= FEW_CALLS || k->about.effort != RCV_BACKGROUND || k->about.schedule;
     item *i = calloc(1, sizeof *i);
     if (!i) return rcvb_fail(RCV_NO_MEMORY, "there is no memory for a plan");
-    rcv_status status = plan_for(k, steps, batch, searches ? k->about.effort : RCV_FIRST, &i->plan);
+    rcv_status status = plan_for(&k->about, steps, batch, searches ? k->about.effort : RCV_FIRST, &i->plan);
     if (status) {
         free(i);
         return status;
@@ -189,6 +208,7 @@ static rcv_status make_item(kind *k, int64_t steps, int64_t batch, item **made) 
 /* ---- choosing ---- */
 
 static bool serves(const item *i, int64_t steps, int64_t batch) {
+    if (i->kind->about.schedule) return steps == i->steps && batch == i->batch;
     return !i->replaced && steps <= i->steps && batch <= i->batch && i->steps / MOST_STEPS_OVER <= steps &&
            i->batch / MOST_BATCH_OVER <= batch;
 }
@@ -222,7 +242,7 @@ static rcv_status choose_item(kind *k, int64_t steps, int64_t batch, item **chos
     bool wants_exact = k->streak == SAME_SIZES && !exact;
     bool wants_search = i && !i->searches && k->calls >= FEW_CALLS;
     if (!i || wants_exact) {
-        bool grows = !i && !wants_exact;
+        bool grows = !i && !wants_exact && !k->about.schedule;
         int64_t room = grows ? grow(k, steps, MOST_STEPS_OVER, true) : steps;
         rcv_status status = make_item(k, room, grows ? grow(k, batch, MOST_BATCH_OVER, false) : batch, &i);
         if (status) return status;
@@ -338,7 +358,7 @@ static rcv_status acquire_again(const rcvb_kind *about, size_t bytes, void *stre
     item *i = numbered[ticket / 2];
     int64_t version = 1 + ticket % 2;
     use *u = NULL;
-    if (!i || i->kind->net != about->net || i->kind->key != pack(about)) return RCV_OK;
+    if (!i || !is_of(i->kind, about, pack(about))) return RCV_OK;
     rcvb_lease found = {.plan = i, .version = version, .reserve = i->reserve[version - 1], .ticket = ticket};
     if (!found.reserve || rcvb_reserve_bytes(&found) != bytes) return RCV_OK;
     i->used = ++now;
@@ -392,4 +412,11 @@ void rcvb_forget(uint64_t frozen) {
         }
     }
     rcvb_unlock();
+}
+
+/* ---- reports ---- */
+
+rcv_status rcvb_plan(const rcvb_kind *about, int64_t steps, int64_t batch, rcv_plan **plan) {
+    *plan = NULL;
+    return plan_for(about, steps, batch, about->effort, plan);
 }
