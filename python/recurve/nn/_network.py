@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence
 
 from recurve._native.library import context
@@ -97,6 +98,7 @@ class Network(nn.Module):
         if (
             _is_compiling()
             or _is_grad_enabled()
+            or forward_ad._current_level >= 0
             or (self.training and self._random)
             or _is_any_autocast_enabled()
             or _dispatch_modes()
@@ -212,6 +214,8 @@ class Network(nn.Module):
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx, lengths, resets, restart)
         self._check_dims(input, hx)
+        if restart is not None and resets is None:
+            raise ValueError("restart is the state after a reset: give resets, too")
         batched = input.dim() == 3
         batch_dim = 0 if self.batch_first else 1
         states, restarts = self._list(hx), self._list(restart)

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
 from torch.autograd import forward_ad
 
 from recurve._native import library
@@ -33,6 +32,10 @@ FLOAT32, FLOAT64, FLOAT16, BFLOAT16, TFLOAT32 = 0, 1, 2, 3, 8
 DOUBLE_BACKWARD = (
     "recurve has no second derivatives: the gradient of a gradient was asked for; call as_torch() on the module, which "
     "gives a module of PyTorch's own operations with the same parameters"
+)
+FORWARD_MODE = (
+    "recurve has no derivatives in forward mode, as torch.func.jvp and jacfwd take them: use reverse mode (vjp, grad), or call as_torch() "
+    "on the module"
 )
 NO_VMAP = "recurve's networks cannot be mapped by torch.vmap: give the sequences as one batch, or call as_torch() on the module"
 
@@ -164,11 +167,15 @@ def _call_backward(
 
 
 class _Refuse(torch.autograd.Function):
-    """The identity, whose derivative is refused."""
+    """The first `count` tensors, which depend on all of them; the derivative is refused."""
 
     @staticmethod
-    def forward(ctx: Any, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
-        return tuple(None if t is None else t.view_as(t) for t in tensors)
+    def forward(count: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+        return tuple(None if t is None else t.view_as(t) for t in tensors[:count])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
+        pass
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -203,6 +210,10 @@ class _Run(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         return _derive_call(ctx, grads)
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
+        raise RuntimeError(FORWARD_MODE)
+
 
 class _TransformedRun(torch.autograd.Function):
     """The same for transforms of torch.func, which need a separate setup_context."""
@@ -234,6 +245,10 @@ class _TransformedRun(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         return _derive_call(ctx, grads)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
+        raise RuntimeError(FORWARD_MODE)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
@@ -284,7 +299,7 @@ def _derive_call(ctx: Any, grads: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
         dx, dparameters, dinitial, drestart = _call_backward(net, flags, saved, needed, list(grads[:-1]))
     found: tuple[Any, ...] = (dx, *dparameters, *dinitial, *drestart)
     if again:
-        found = _Refuse.apply(*(None if f is None else f.requires_grad_() for f in found))
+        found = _Refuse.apply(len(found), *found, x, *tensors, *grads[:-1])
     return (None,) * 7 + found
 
 
@@ -374,6 +389,7 @@ def run(
         or any(t.requires_grad for t in initial)
         or any(t.requires_grad for t in restart)
     )
+    grad = grad or forward_ad._current_level >= 0  # the function refuses tangents, which the operator would drop
     if grad:
         flags |= TRAINING
         frozen = 0
