@@ -13,6 +13,7 @@
  * parameters, initial, restart. */
 #include "torch/operators.h"
 #include "call/shared.h"
+#include "torch/scan.h"
 #include "torch/tensors.h"
 
 #include <stdlib.h>
@@ -345,11 +346,6 @@ static rcv_status run_forward(const call *c, uint64_t frozen, tensors *out) {
     return status ? status : forward(c, frozen, out);
 }
 
-/* Raises an exception, after everything was freed. */
-static void raise_failure(rcv_status status) {
-    if (status) torch.aoti_torch_check(false, "recurve", "recurve", 0, rcvb_message());
-}
-
 static void forward_kernel(value *stack, uint64_t inputs, uint64_t outputs) {
     call c = {0};
     tensors out = {0};
@@ -363,7 +359,7 @@ static void forward_kernel(value *stack, uint64_t inputs, uint64_t outputs) {
     if (!status) status = run_forward(&c, stack[9], &out);
     delete_call(&c);
     if (status) rcvb_delete_tensors(&out);
-    raise_failure(status);
+    rcvb_raise(status);
     stack[0] = rcvb_give_list(&out);
 }
 
@@ -544,7 +540,7 @@ static void backward_kernel(value *stack, uint64_t inputs, uint64_t outputs) {
     delete_call(&c);
     delete_gradients(&g);
     if (status) rcvb_delete_tensors(&out);
-    raise_failure(status);
+    rcvb_raise(status);
     stack[0] = rcvb_give_list(&out);
 }
 
@@ -565,6 +561,11 @@ static const struct {
      "restart, "
      "Tensor[] lengths, Tensor[] resets, Tensor[] seed, Tensor reserve, int flags, str wanted) -> Tensor[]",
      "backward", backward_kernel},
+    {"scan(Tensor a, Tensor b, Tensor[] initial, Tensor[] lengths, Tensor[] resets, bool reverse) -> Tensor", "scan",
+     rcvb_scan_kernel},
+    {"scan_backward(Tensor dh, Tensor a, Tensor h, Tensor[] initial, Tensor[] lengths, Tensor[] resets, bool reverse) "
+     "-> Tensor[]",
+     "scan_backward", rcvb_scan_backward_kernel},
 };
 
 rcv_status rcvb_torch_register(void) {

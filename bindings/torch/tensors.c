@@ -122,3 +122,7 @@ bool rcvb_array_type(int32_t dtype, rcv_array_type *type) {
         return false;
     return true;
 }
+
+void rcvb_raise(rcv_status status) {
+    if (status) torch.aoti_torch_check(false, "recurve", "recurve", 0, rcvb_message());
+}

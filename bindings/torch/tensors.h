@@ -35,4 +35,7 @@ rcv_status rcvb_make_readable(tensor *t);
 /* The library's array type of a tensor's dtype; false: it has none. */
 bool rcvb_array_type(int32_t dtype, rcv_array_type *type);
 
+/* Raises an exception of PyTorch with the thread's message where the status is a failure: the caller has freed everything. */
+void rcvb_raise(rcv_status status);
+
 #endif

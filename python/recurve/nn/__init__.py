@@ -2,7 +2,8 @@
 
 from recurve.nn._cell import Cell
 from recurve.nn._rnn import GRU, LSTM, RNN
+from recurve.nn._scan import scan
 from recurve.nn._stream import Stream
 from recurve.nn._takeover import Takeover, takeover
 
-__all__ = ["GRU", "LSTM", "RNN", "Cell", "Stream", "Takeover", "takeover"]
+__all__ = ["GRU", "LSTM", "RNN", "Cell", "Stream", "Takeover", "scan", "takeover"]

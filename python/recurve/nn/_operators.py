@@ -330,11 +330,11 @@ def _derive(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     return None, dx, dparameters, dinitial, drestart, [None] * counts[3], [None] * counts[4], [None] * len(parts[-1]), None, None
 
 
-def _refuse_derivative(ctx: Any, *grads: Any) -> Any:
+def refuse_derivative(ctx: Any, *grads: Any) -> Any:
     raise RuntimeError(DOUBLE_BACKWARD)
 
 
-def _refuse_vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+def refuse_vmap(info: Any, in_dims: Any, *args: Any) -> Any:
     raise RuntimeError(NO_VMAP)
 
 
@@ -345,9 +345,9 @@ def register() -> None:
     torch.library.register_fake("recurve::forward")(_forward_shapes)
     torch.library.register_fake("recurve::backward")(_backward_shapes)
     torch.library.register_autograd("recurve::forward", _derive, setup_context=_setup)
-    torch.library.register_autograd("recurve::backward", _refuse_derivative)
-    torch.library.register_vmap("recurve::forward", _refuse_vmap)
-    torch.library.register_vmap("recurve::backward", _refuse_vmap)
+    torch.library.register_autograd("recurve::backward", refuse_derivative)
+    torch.library.register_vmap("recurve::forward", refuse_vmap)
+    torch.library.register_vmap("recurve::backward", refuse_vmap)
 
 
 def _find_quick() -> Any:
