@@ -295,13 +295,14 @@ static bool is_captured(const kind *k, void *stream) {
     return rcv_device_is_capturing(device, stream);
 }
 
-static rcv_status take_use(item *i, void *stream, uint64_t frozen, use **taken) {
-    bool captured = is_captured(i->kind, stream);
+static rcv_status refuse_capture(void) {
+    return rcvb_fail(RCV_INVALID,
+                     "the first call of a module with these sizes cannot be captured: call it before the capture");
+}
+
+static rcv_status take_use(item *i, void *stream, uint64_t frozen, bool captured, use **taken) {
     use *u = find_use(i, stream, frozen, captured);
-    if (!u && captured)
-        return rcvb_fail(RCV_INVALID,
-                         "the first call of a module with these sizes cannot be captured: call it before the "
-                         "capture");
+    if (!u && captured) return refuse_capture();
     rcv_status status = u ? RCV_OK : make_use(i, stream, frozen, &u);
     if (!status && u->stream != stream) status = rcvb_pass(rcv_run_set_stream(u->run, stream));
     if (status) return status;
@@ -310,6 +311,17 @@ static rcv_status take_use(item *i, void *stream, uint64_t frozen, use **taken) 
     u->busy = true;
     *taken = u;
     return RCV_OK;
+}
+
+/* A plan with a run for a call that is captured: nothing is made or freed then. */
+static rcv_status choose_captured(const kind *k, int64_t steps, int64_t batch, void *stream, uint64_t frozen,
+                                  item **chosen) {
+    *chosen = NULL;
+    for (item *i = k->items; i; i = i->next) {
+        bool fits = steps <= i->steps && batch <= i->batch && find_use(i, stream, frozen, true);
+        if (fits && (!*chosen || i->used > (*chosen)->used)) *chosen = i;
+    }
+    return *chosen ? RCV_OK : refuse_capture();
 }
 
 /* ---- leases ---- */
@@ -328,14 +340,16 @@ static rcv_status acquire(const rcvb_kind *about, int64_t steps, int64_t batch, 
     use *u = NULL;
     kind *k = find_kind(about);
     if (!k) return rcvb_fail(RCV_NO_MEMORY, "there is no memory for a plan");
-    rcv_status status = choose_item(k, steps, batch, &i);
+    bool captured = is_captured(k, stream);
+    rcv_status status =
+        captured ? choose_captured(k, steps, batch, stream, frozen, &i) : choose_item(k, steps, batch, &i);
     if (status) return status;
     k->calls++;
     i->used = ++now;
-    free_replaced(k);
-    status = take_use(i, stream, frozen, &u);
+    if (!captured) free_replaced(k);
+    status = take_use(i, stream, frozen, captured, &u);
     if (status) return status;
-    if (about->training && !u->captured) (void)rcv_run_update(u->run); /* where memory is short version 1 stays */
+    if (about->training && !captured) (void)rcv_run_update(u->run); /* where memory is short version 1 stays */
     fill_lease(i, u, lease);
     return RCV_OK;
 }
@@ -362,8 +376,9 @@ static rcv_status acquire_again(const rcvb_kind *about, size_t bytes, void *stre
     rcvb_lease found = {.plan = i, .version = version, .reserve = i->reserve[version - 1], .ticket = ticket};
     if (!found.reserve || rcvb_reserve_bytes(&found) != bytes) return RCV_OK;
     i->used = ++now;
-    rcv_status status = take_use(i, stream, 0, &u);
-    if (!status && version == 2) status = rcvb_pass(rcv_run_update(u->run));
+    bool captured = is_captured(i->kind, stream);
+    rcv_status status = take_use(i, stream, 0, captured, &u);
+    if (!status && version == 2 && !captured) status = rcvb_pass(rcv_run_update(u->run));
     found.use = u;
     found.run = u ? u->run : NULL;
     if (status && u) u->busy = false;

@@ -411,7 +411,7 @@ def array_type(dtype: torch.dtype) -> int:
 
 def effort() -> int:
     """The planner's effort as flags: the best plan is looked for beside the caller, or, for the same results in every process, estimated."""
-    return (ESTIMATED if torch._C._get_deterministic_algorithms() else IN_BACKGROUND) << EFFORT_SHIFT
+    return (ESTIMATED if torch.are_deterministic_algorithms_enabled() else IN_BACKGROUND) << EFFORT_SHIFT
 
 
 def products(dtype: torch.dtype, device: torch.device) -> int:
