@@ -378,6 +378,7 @@ typedef struct {
      * for 64 sequences may take one twice as long as need be. Below `batch`; 0: there is none. Not with signals. */
     int64_t small_batch;
     const char *small_schedule; /* with `schedule`: the plan string of that plan; NULL: the same */
+    bool no_vendor; /* plans by oneDNN and cuDNN are not used: for programs whose own threads call these libraries */
 } rcv_plan_options;
 
 /* Thread-safe, all functions of this section. Returned pointers are valid as long as the plan. */

@@ -64,6 +64,8 @@ void rcvb_release(rcvb_lease *lease, bool packed);
 /* The size of memory for the reserve of a lease. */
 size_t rcvb_reserve_bytes(const rcvb_lease *lease);
 
+/* Ends all searches for better plans, before the process ends: calls go on with the plans that are there. */
+RCV_API void rcvb_stop_searches(void);
 /* Frees the runs that have packed these parameters. */
 RCV_API void rcvb_forget(uint64_t frozen);
 /* A plan of the caller's own, for calls of this kind and these sizes with the kind's effort. Free with rcv_plan_free. */

@@ -170,7 +170,8 @@ static rcv_status plan_for(const rcvb_kind *about, int64_t steps, int64_t batch,
         .reserve = about->training, .lengths = about->lengths, .device_lengths = about->device_lengths,
         .resets = about->resets, .batch_major = about->batch_major, .data = about->data, .states = about->states,
         .parameters = about->parameters, .gradients = about->parameters, .separate_parameters = true,
-        .threads = about->threads, .device = device, .effort = effort, .schedule = about->schedule);
+        .threads = about->threads, .device = device, .effort = effort, .schedule = about->schedule,
+        .no_vendor = !getenv("RECURVE_VENDOR")); /* the frameworks call these libraries at the same time */
     return rcvb_pass(rcv_plan_new(about->net, &options, plan));
 }
 
@@ -402,6 +403,17 @@ void rcvb_release(rcvb_lease *lease, bool packed) {
     u->busy = false;
     rcvb_unlock();
     *lease = (rcvb_lease){0};
+}
+
+void rcvb_stop_searches(void) {
+    rcvb_lock();
+    for (int b = 0; b < BUCKETS; b++) {
+        for (kind *k = kinds[b]; k; k = k->next) {
+            k->about.effort = RCV_FIRST; /* of plans that are made from now on */
+            for (item *i = k->items; i; i = i->next) (void)rcv_plan_stay(i->plan);
+        }
+    }
+    rcvb_unlock();
 }
 
 /* ---- frozen parameters ---- */

@@ -100,6 +100,7 @@ rcv_status rcvi_problem_key(const rcvi_problem *problem, char **key) {
     if (o->parameters) rcvi_text_add(&out, " parameters=%s", rcv_dtype_name((rcv_dtype)(o->parameters - 1)));
     if (o->gradients) rcvi_text_add(&out, " gradients=%s", rcv_dtype_name((rcv_dtype)(o->gradients - 1)));
     if (o->device_lengths) rcvi_text_add(&out, " device_lengths");
+    if (o->no_vendor) rcvi_text_add(&out, " no_vendor");
     if (o->batch_major) rcvi_text_add(&out, " batch_major");
     rcvi_text_add(&out, " device=%s kernels=%s threads=%lld vendor=%s", problem->device->name, machine->kernels,
                   (long long)machine->threads, *vendor ? vendor : "none");

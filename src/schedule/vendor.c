@@ -97,6 +97,7 @@ static rcv_status absent(const rcvi_machine *machine) {
 static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs,
                           const rcvi_machine *machine) {
     const char *name = library(machine);
+    if (options->no_vendor) return rcvi_fail(RCV_UNSUPPORTED, "the plan is to do without %s", name);
     if (!machine->vendor) return absent(machine);
     RCVI_TRY(rungs_apply(rungs, machine));
     RCVI_TRY(dtype_applies(options->dtype, machine));

@@ -95,6 +95,7 @@ class PlanOptions(Struct):
         ("device_lengths", c_bool),
         ("small_batch", c_int64),
         ("small_schedule", c_char_p),
+        ("no_vendor", c_bool),
     ]
 
 

@@ -184,7 +184,7 @@ class Network(nn.Module):
         device = "cpu" if like.device.type == "cpu" else f"cuda:{like.device.index or 0}"
         net = _operators.shapes(self._training_net if training else self._net).pointer
         plan = make_plan(
-            net, context(), effort, steps=steps, batch=batch, device=device.encode(), threads=torch.get_num_threads(), **options
+            net, context(), effort, no_vendor=True, steps=steps, batch=batch, device=device.encode(), threads=torch.get_num_threads(), **options
         )
         return read_plan(plan)
 

@@ -244,9 +244,9 @@ def test_autocast(dtype):
     plain = theirs.float().cuda()
     x = torch.randn(6, 5, 24, device="cuda", requires_grad=True)
     with torch.autocast("cuda", dtype):
-        (a, (h, c)), (b, (g, _)) = ours(x), plain(x)
-    assert (a.dtype, h.dtype, c.dtype) == (b.dtype, g.dtype, g.dtype) == (dtype,) * 3
-    torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2)
+        (a, (h, c)), (b, _) = ours(x), plain(x)
+    assert (a.dtype, h.dtype, c.dtype) == (dtype,) * 3  # torch's, by cuDNN, is float16 in either case
+    torch.testing.assert_close(a.float(), b.float(), rtol=2e-2, atol=2e-2)
     gradients = torch.autograd.grad(a.float().sum(), [x, *ours.parameters()])
     assert all(g.dtype == torch.float32 for g in gradients)
 
@@ -281,9 +281,9 @@ def test_own_cell_stream_and_frozen():
         torch.testing.assert_close(steps, cell(x)[0], rtol=1e-4, atol=1e-4)
         for p in cell.parameters():
             p.mul_(0.5)
-        before = cell(x)[0]
         cell.freeze()
-        assert not torch.allclose(before, cell(x)[0])
+        torch.testing.assert_close(cell(x)[0], reference(x)[0], rtol=1e-4, atol=1e-4)
+        assert not torch.allclose(steps, cell(x)[0])
 
 
 def test_scan():
