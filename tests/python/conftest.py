@@ -6,3 +6,6 @@ import tempfile
 # Plans of these tests are not kept: the variable is read when the library is first used.
 _cache = tempfile.TemporaryDirectory(prefix="recurve-tests-")
 os.environ["RECURVE_CACHE"] = _cache.name
+
+# Programs of these tests are small, and compiling them takes most of the time.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"

@@ -108,7 +108,8 @@ def _state_shapes(call: Call, batch: int) -> list[tuple[int, ...]]:
     return [(-s[0] * batch,) if len(s) == 1 else (s[0], batch, s[2]) for s in call.states]
 
 
-def _forward(call: Call, operands: Operands, training: bool) -> list[Array]:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _forward(call: Call, training: bool, operands: Operands) -> list[Array]:
     """y, the final states, and in training the reserve."""
     x = operands.x
     attributes, reserve = _attributes(call, x, training)
@@ -133,15 +134,16 @@ def _backward(call: Call, wanted: Wanted, operands: Operands, gradients: tuple[A
     return _ffi.call("backward", results, arguments, **attributes)
 
 
+@_forward.defjvp
 @_backward.defjvp
-def _refuse_second_derivative(call: Call, wanted: Wanted, primals: Any, tangents: Any) -> Any:
+def _refuse_second_derivative(*arguments: Any) -> Any:
     raise NotImplementedError(_ffi.SECOND_DERIVATIVE.format("network"))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def run(call: Call, operands: Operands) -> tuple[Array, list[Array]]:
     """y and the final states."""
-    y, *states = _forward(call, operands, call.is_random)
+    y, *states = _forward(call, call.is_random, operands)
     return y, states[:-1] if call.is_random else states
 
 
@@ -149,7 +151,7 @@ def _keep(call: Call, primals: Any) -> Any:
     is_primal = lambda p: hasattr(p, "perturbed")  # noqa: E731
     operands = jax.tree.map(lambda p: p.value, primals, is_leaf=is_primal)
     wanted = Wanted(jax.tree.map(lambda p: bool(p.perturbed), primals, is_leaf=is_primal))
-    y, *states, reserve = _forward(call, operands, True)
+    y, *states, reserve = _forward(call, True, operands)
     return (y, states), (operands, reserve, wanted)
 
 

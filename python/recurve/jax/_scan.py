@@ -32,8 +32,8 @@ def _attributes(flags: int, operands: _Operands) -> dict[str, Any]:
     return {"flags": np.int64(flags), "given": _ffi.given(operands.initial)}
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _run(flags: int, operands: _Operands) -> Array:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _forward(flags: int, operands: _Operands) -> Array:
     a = operands.a
     arguments = [a, operands.b, *operands.others()]
     results = [jax.ShapeDtypeStruct(a.shape, a.dtype)]
@@ -48,13 +48,19 @@ def _backward(flags: int, wanted: str, operands: _Operands, h: Array, dh: Array)
     return _ffi.call("scan_backward", results, arguments, **_attributes(flags, operands), wanted=wanted)
 
 
+@_forward.defjvp
 @_backward.defjvp
-def _refuse_second_derivative(flags: int, wanted: str, primals: Any, tangents: Any) -> Any:
+def _refuse_second_derivative(*arguments: Any) -> Any:
     raise NotImplementedError(_ffi.SECOND_DERIVATIVE.format("scan"))
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _run(flags: int, operands: _Operands) -> Array:
+    return _forward(flags, operands)
+
+
 def _keep(flags: int, operands: _Operands) -> Any:
-    h = _run(flags, operands)
+    h = _forward(flags, operands)
     return h, (operands, h)
 
 
@@ -102,7 +108,7 @@ def scan(
     a, b     [steps, batch, channels] or [steps, channels] of float32, float64, float16 or bfloat16
     initial  h before the first step, [batch, channels] or [channels]; zeros where it is not given
     lengths  [batch] whole numbers, each in 1..steps; h is zero past a sequence's length
-    resets   [steps, batch] or [steps] of bool: before this step h is the initial state again
+    resets   [steps, batch] or [steps] of bool: an episode begins at this step, from the initial state; in reverse one that ends before it does
     reverse  h[t] = a[t] * h[t+1] + b[t], from the last step (of each sequence) to the first
 
     Returns h in the shape of a. It can be differentiated once.
