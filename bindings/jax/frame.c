@@ -30,12 +30,13 @@ static bool has_failed(const xla_frame *frame, xla_error *error) {
 
 /* ---- the version ---- */
 
+/* Says their version where it is known. XLA of version 0.1 does not give its functions with the question. */
 static xla_error *answer_question(const xla_frame *frame, xla_metadata *metadata) {
-    const xla_version *theirs = &frame->api->version;
+    const xla_version *theirs = frame->api ? &frame->api->version : NULL;
     metadata->version.major = XLA_MAJOR;
-    metadata->version.minor = theirs->minor < XLA_MINOR ? theirs->minor : XLA_MINOR;
+    metadata->version.minor = !theirs ? XLA_OLDEST_MINOR : theirs->minor < XLA_MINOR ? theirs->minor : XLA_MINOR;
     metadata->traits = 0;
-    if (theirs->major == XLA_MAJOR) return NULL;
+    if (!theirs || theirs->major == XLA_MAJOR) return NULL;
     return new_error(frame, XLA_UNIMPLEMENTED,
                      "recurve does not know this version of XLA's foreign function interface; install a newer recurve "
                      "or an older jaxlib");

@@ -1,4 +1,4 @@
-/* The part of XLA's foreign function interface that is used here, as XLA documents its binary layout: versions 0.0 to 0.3, and later ones, which
+/* The part of XLA's foreign function interface that is used here, as XLA documents its binary layout: versions 0.1 to 0.3, and later ones, which
  * add members at the end of structs. Every struct begins with its size; what an older XLA does not have lies beyond that size. */
 #ifndef RCVB_XLA_H
 #define RCVB_XLA_H
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { XLA_MAJOR = 0, XLA_MINOR = 3 }; /* the newest version that is known */
+enum { XLA_MAJOR = 0, XLA_MINOR = 3, XLA_OLDEST_MINOR = 1 }; /* the versions that are known */
 
 typedef struct xla_error xla_error;
 typedef struct xla_context xla_context;
