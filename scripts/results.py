@@ -547,6 +547,20 @@ def calls_commands(name, data):
     return [f"scripts/bench-calls.sh {'cuda' if (data['machine'] or {}).get('device') else 'cpu'} DATA"]
 
 
+# ---- JAX ----
+
+
+def jax_page(data):
+    rows = []
+    for row in data["rows"]:
+        mine, theirs = (row["median"][name] for name in ("recurve", "jax.lax.scan"))
+        rows.append([row["problem"]["cell"], shape(row["problem"]), PASSES[row["problem"]["pass"]], f"**{milliseconds(mine)}**", milliseconds(theirs),
+                     times(theirs / mine), code(row["plan"])])
+    return (f"## recurve.jax against jax.lax.scan\n\nBoth are compiled by jax.jit of jax {data['jax']} and timed in turns, in {data['rows'][0]['problem']['dtype']}; medians. "
+            "The loop of `jax.lax.scan` reads input products that were computed before it.\n\n"
+            + table(["cell", "T,B,I,H,L", "pass", "recurve, ms", "jax.lax.scan, ms", "speed-up", "plan"], rows)), [data]
+
+
 # ---- pages ----
 
 # Kind of a file, by the beginning of its name: page, title, what it measures, the command that measures it again.
@@ -573,6 +587,8 @@ KINDS = {
     "link": (link_page, "All-reduce over a slow link", "which share of the all-reduce of gradients the backward pass hides",
              lambda name, data: ["bench/link.sh build/release"]),
     "calls": (calls_page, "Calls besides their computation", "first calls, the search beside the caller, other sizes, other types, sentences, streams", calls_commands),
+    "jax": (jax_page, "Networks in JAX", "forward calls and gradients against jax.lax.scan",
+            lambda name, data: [data["command"] + f" --json bench/results/{name}.json"]),
     "training": (training_page, "Training of language models", "tokens a second, memory and perplexity against PyTorch",
                  lambda name, data: ["bench/ptb.sh DATA" if any(n.startswith("speed-") for n in data["runs"]) else "bench/ptb.sh DATA build/release cpu"]),
 }

@@ -51,7 +51,15 @@ OUTPUTS: dict[str, Callable[[dict[str, Array]], Array]] = {"leaky": lambda s: s[
 
 
 def _run_track(
-    cell: str, p: Mapping[str, Array], end: str, x: Array, initial: Any, restart: Any, valid: Array, begins: Array, zoneout: float
+    cell: str,
+    p: Mapping[str, Array],
+    end: str,
+    x: Array,
+    initial: Any,
+    restart: Any,
+    valid: Array,
+    begins: Array,
+    zoneout: float,
 ) -> tuple[Array, Any]:
     step, output = STEPS[cell], OUTPUTS.get(cell, lambda s: s["h"])
 
@@ -84,7 +92,9 @@ def run(
     lengths = jnp.full(batch, steps) if lengths is None else jnp.asarray(lengths)
     valid = (jnp.arange(steps)[:, None] < lengths)[..., None]
     begins = jnp.zeros((steps, batch, 1), bool) if resets is None else jnp.asarray(resets)[..., None] & valid
-    backwards = jnp.concatenate([begins[1:], jnp.zeros((1, batch, 1), bool)])  # an episode ends before the next one begins
+    backwards = jnp.concatenate(
+        [begins[1:], jnp.zeros((1, batch, 1), bool)]
+    )  # an episode ends before the next one begins
     restart = initial if restart is None else restart
     finals: dict[str, list[Array]] = {name: [] for name in initial}
     ends = ("", "_reverse") if bidirectional else ("",)

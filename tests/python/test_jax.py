@@ -45,7 +45,8 @@ def close(ours: Any, theirs: Any, dtype: str = "float64") -> None:
 def weigh(result: Any, number: int = 90) -> Any:
     """A loss that depends on every output."""
     return sum(
-        (leaf.astype("float64") * random(number + i, leaf.shape)).sum() for i, leaf in enumerate(jax.tree.leaves(result))
+        (leaf.astype("float64") * random(number + i, leaf.shape)).sum()
+        for i, leaf in enumerate(jax.tree.leaves(result))
     )
 
 
@@ -151,7 +152,11 @@ def test_parameters_of_another_type() -> None:
 def test_only_the_final_state_counts() -> None:
     """A gradient of y that is zero is not an array."""
     net = network("lstm")
-    params, x, states = net.init(jax.random.key(0), "float64"), random(1, (STEPS, BATCH, INPUT)), net.zeros(BATCH, "float64")
+    params, x, states = (
+        net.init(jax.random.key(0), "float64"),
+        random(1, (STEPS, BATCH, INPUT)),
+        net.zeros(BATCH, "float64"),
+    )
     ours = jax.grad(lambda p: net(p, x)[1]["c"].sum())(params)
     close(ours, jax.grad(lambda p: reference.run("lstm", p, x, states)[1]["c"].sum())(params))
 
@@ -244,7 +249,11 @@ def test_in_scan() -> None:
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_checkpoint(checkpoint: bool) -> None:
     net = network("lstm")
-    params, x, states = net.init(jax.random.key(0), "float64"), random(1, (STEPS, BATCH, INPUT)), net.zeros(BATCH, "float64")
+    params, x, states = (
+        net.init(jax.random.key(0), "float64"),
+        random(1, (STEPS, BATCH, INPUT)),
+        net.zeros(BATCH, "float64"),
+    )
 
     def loss(params: Any) -> Any:
         def call(p: Any, x: Any) -> Any:
@@ -254,6 +263,29 @@ def test_checkpoint(checkpoint: bool) -> None:
 
     wanted = jax.grad(lambda p: weigh(jnp.sin(reference.run("lstm", p, x, states)[0])))(params)
     close(jax.jit(jax.grad(loss))(params), wanted)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_vmap_of_inference(batch_first: bool) -> None:
+    """Sequences of all elements are one batch, unless parameters differ."""
+    net = network("lstm", 2, batch_first=batch_first)
+    params, xs = net.init(jax.random.key(0), "float64"), random(1, (3, STEPS, STEPS, INPUT))
+    lengths, resets = jnp.arange(1, 1 + STEPS), random(2, (3, STEPS, STEPS)) > 0.5
+    states, restart = [
+        jax.tree.map(lambda *a: jnp.stack(a), *(random_states(net, k + i, STEPS) for i in range(3))) for k in (5, 20)
+    ]
+
+    def call(params: Any, x: Any, states: Any, resets: Any, restart: Any) -> Any:
+        return net(params, x, states, lengths, resets, restart)
+
+    arguments = (xs, states, resets, restart)
+    apart = [call(params, *jax.tree.map(lambda a, i=i: a[i], arguments)) for i in range(3)]
+    wanted = jax.tree.map(lambda *a: jnp.stack(a), *apart)
+    mapped = jax.vmap(call, (None, 0, 0, 0, 0))
+    close(mapped(params, *arguments), wanted)
+    assert ("f64[21,7,5]" if batch_first else "f64[7,21,5]") in str(jax.make_jaxpr(mapped)(params, *arguments))
+    several = jax.tree.map(lambda a: jnp.stack([a, a, a]), params)
+    close(jax.vmap(call)(several, *arguments), wanted)
 
 
 def test_vmap() -> None:
@@ -303,7 +335,11 @@ def test_many_threads() -> None:
 def test_many_shapes() -> None:
     """More plans than are kept: those that were freed are made again."""
     net, count = network("gru"), 110
-    params, x, weights = net.init(jax.random.key(0), "float64"), random(1, (count, 2, INPUT)), random(2, (count, 2, HIDDEN))
+    params, x, weights = (
+        net.init(jax.random.key(0), "float64"),
+        random(1, (count, 2, INPUT)),
+        random(2, (count, 2, HIDDEN)),
+    )
 
     def ours(params: Any) -> Any:
         return sum((net(params, x[:n])[0] * weights[:n]).sum() for n in range(1, count + 1))
@@ -371,7 +407,11 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"states": {"k": X}}, ValueError, "states has 'k', which is no state of the cell: its states are h, c"),
     ({"states": (X, X)}, TypeError, "states must map names of states"),
     ({"states": {"h": X}}, ValueError, r"states\['h'\] has shape"),
-    ({"states": {"h": jnp.zeros((2, BATCH, HIDDEN))}}, TypeError, r"states\['h'\] is an array of float64; it must be of"),
+    (
+        {"states": {"h": jnp.zeros((2, BATCH, HIDDEN))}},
+        TypeError,
+        r"states\['h'\] is an array of float64; it must be of",
+    ),
     ({"lengths": [1, 2]}, ValueError, r"lengths has shape \[2\]; it must be \[4\]"),
     ({"lengths": [1, 2, 0, 3]}, ValueError, r"lengths\[2\] is 0; it must be in 1..7"),
     ({"lengths": [1.0, 2, 2, 3]}, TypeError, "whole numbers"),

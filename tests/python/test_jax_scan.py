@@ -19,7 +19,9 @@ def random(number: int, shape: Any, dtype: str = "float64") -> Any:
     return jnp.asarray(np.random.default_rng(number).uniform(-1, 1, shape)).astype(dtype)
 
 
-def reference(a: Any, b: Any, initial: Any = None, lengths: Any = None, resets: Any = None, reverse: bool = False) -> Any:
+def reference(
+    a: Any, b: Any, initial: Any = None, lengths: Any = None, resets: Any = None, reverse: bool = False
+) -> Any:
     steps, batch, channels = a.shape
     initial = jnp.zeros((batch, channels)) if initial is None else initial
     lengths = jnp.full(batch, steps) if lengths is None else jnp.asarray(lengths)
@@ -39,7 +41,9 @@ def reference(a: Any, b: Any, initial: Any = None, lengths: Any = None, resets: 
 
 def close(ours: Any, theirs: Any, dtype: str = "float64") -> None:
     for x, y in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs)):
-        np.testing.assert_allclose(np.asarray(x, "float64"), np.asarray(y, "float64"), TOLERANCE[dtype], TOLERANCE[dtype])
+        np.testing.assert_allclose(
+            np.asarray(x, "float64"), np.asarray(y, "float64"), TOLERANCE[dtype], TOLERANCE[dtype]
+        )
 
 
 @pytest.mark.parametrize("reverse", [False, True])

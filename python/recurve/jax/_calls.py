@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.custom_batching import custom_vmap
+from jax.custom_derivatives import SymbolicZero
 
-from recurve._native import api
 from recurve._native.bindings import bindings, check
 from recurve._native.library import native
 from recurve.jax import _ffi
@@ -80,11 +82,7 @@ def find_plan(net: str, flags: int, schedule: str | None, effort: str, steps: in
     """The plan string of calls of these sizes, and the bytes of its reserve."""
     library, text, plan = native(), net.encode(), ctypes.c_void_p()
     pinned = None if schedule is None else schedule.encode()
-    check(
-        bindings().rcvb_jax_plan(
-            text, len(text), flags, pinned, EFFORTS[effort], steps, batch, ctypes.byref(plan)
-        )
-    )
+    check(bindings().rcvb_jax_plan(text, len(text), flags, pinned, EFFORTS[effort], steps, batch, ctypes.byref(plan)))
     try:
         size = library.rcv_plan_reserve_bytes
         size.argtypes, size.restype = [ctypes.c_void_p], ctypes.c_size_t
@@ -114,37 +112,105 @@ def _forward(call: Call, training: bool, operands: Operands) -> list[Array]:
     x = operands.x
     attributes, reserve = _attributes(call, x, training)
     shapes = [(*x.shape[:2], call.output), *_state_shapes(call, _sizes(call, x)[1])]
-    results = [jax.ShapeDtypeStruct(shape, x.dtype) for shape in shapes]
+    results = [_ffi.shape_of(shape, x.dtype) for shape in shapes]
     if training:
-        results.append(jax.ShapeDtypeStruct((reserve,), np.uint8))
+        results.append(_ffi.shape_of((reserve,), np.uint8))
     return _ffi.call("forward", results, operands.arrays(), **attributes, given=operands.given())
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _backward(call: Call, wanted: Wanted, operands: Operands, gradients: tuple[Any, ...], reserve: Array) -> list[Array]:
+def _backward(
+    call: Call, wanted: Wanted, operands: Operands, gradients: tuple[Any, ...], reserve: Array
+) -> list[Array]:
     """The gradients that are wanted, in the order of the operands. gradients: of y and of the final states, or None."""
     attributes, _ = _attributes(call, operands.x, True)
     wants = wanted.operands
     marks = [wants.x, *wants.parameters, *wants.initial, *wants.restart]
     arrays = [operands.x, *operands.parameters, *operands.initial, *operands.restart]
-    results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a, mark in zip(arrays, marks) if mark]
+    results = [_ffi.shape_of(a.shape, a.dtype) for a, mark in zip(arrays, marks) if mark]
     arguments = [*operands.arrays(), *(g for g in gradients if g is not None), reserve]
     attributes["given"] = operands.given() + _ffi.given(*gradients)
     attributes["wanted"] = "".join("1" if mark else "0" for mark in marks)
     return _ffi.call("backward", results, arguments, **attributes)
 
 
-@_forward.defjvp
-@_backward.defjvp
 def _refuse_second_derivative(*arguments: Any) -> Any:
     raise NotImplementedError(_ffi.SECOND_DERIVATIVE.format("network"))
+
+
+_forward.defjvp(_refuse_second_derivative)
+_backward.defjvp(_refuse_second_derivative)
+
+
+# ---- jax.vmap of calls for inference ----
+
+
+def _merge(array: Any, is_mapped: Any, size: int, axis: int) -> Any:
+    """A mapped array as one with more sequences: its first axis becomes a part of the axis of the batch."""
+    if array is None:
+        return None
+    mapped = array if is_mapped else jnp.broadcast_to(array, (size, *array.shape))
+    moved = jnp.moveaxis(mapped, 0, axis)
+    return moved.reshape(*moved.shape[:axis], -1, *moved.shape[axis + 2 :])
+
+
+def _divide(array: Array, size: int, axis: int) -> Array:
+    """The inverse of _merge."""
+    return jnp.moveaxis(array.reshape(*array.shape[:axis], size, -1, *array.shape[axis + 1 :]), axis, 0)
+
+
+def _run_merged(call: Call, size: int, mapped: Operands, operands: Operands) -> list[Array]:
+    axis = 0 if call.flags & BATCH_FIRST else 1
+
+    def merge_states(states: tuple[Any, ...], marks: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(_merge(state, mark, size, 1) for state, mark in zip(states, marks))
+
+    y, *final = _forward(
+        call,
+        False,
+        Operands(
+            _merge(operands.x, mapped.x, size, axis),
+            operands.parameters,
+            merge_states(operands.initial, mapped.initial),
+            merge_states(operands.restart, mapped.restart),
+            _merge(operands.lengths, mapped.lengths, size, 0),
+            _merge(operands.resets, mapped.resets, size, axis),
+            None,
+        ),
+    )
+    return [_divide(y, size, axis), *(_divide(state, size, 1) for state in final)]
+
+
+@functools.cache
+def _inference(call: Call) -> Any:
+    """A call without derivatives. Under jax.vmap, sequences that share parameters are one batch."""
+    infer = custom_vmap(functools.partial(_forward, call, False))
+
+    @infer.def_vmap
+    def map_call(size: int, mapped: list[Operands], operands: Operands) -> Any:
+        marks = mapped[0]
+        can_merge = not any(marks.parameters) and all(len(shape) == 3 for shape in call.states)
+        if can_merge:
+            found = _run_merged(call, size, marks, operands)
+        else:
+            axes = jax.tree.map(lambda mark: 0 if mark else None, marks)
+            found = jax.vmap(functools.partial(_forward, call, False), (axes,))(operands)
+        return found, [True] * len(found)
+
+    return infer
+
+
+# ---- the function and its derivative ----
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def run(call: Call, operands: Operands) -> tuple[Array, list[Array]]:
     """y and the final states."""
-    y, *states = _forward(call, call.is_random, operands)
-    return y, states[:-1] if call.is_random else states
+    if call.is_random:
+        y, *states, _ = _forward(call, True, operands)
+    else:
+        y, *states = _inference(call)(operands)
+    return y, states
 
 
 def _keep(call: Call, primals: Any) -> Any:
@@ -158,8 +224,7 @@ def _keep(call: Call, primals: Any) -> Any:
 def _derive(call: Call, residuals: Any, cotangents: Any) -> tuple[Operands]:
     operands, reserve, wanted = residuals
     dy, dstates = cotangents
-    zero = jax.custom_derivatives.SymbolicZero
-    gradients = tuple(None if isinstance(g, zero) else g for g in (dy, *dstates))
+    gradients = tuple(None if isinstance(g, SymbolicZero) else g for g in (dy, *dstates))
     found = iter(_backward(call, wanted, operands, gradients, reserve))
     wants = wanted.operands
 
@@ -172,4 +237,17 @@ def _derive(call: Call, residuals: Any, cotangents: Any) -> tuple[Operands]:
 
 run.defvjp(_keep, _derive, symbolic_zeros=True)
 
-__all__ = ["BATCH_FIRST", "CUDA", "DATA_SHIFT", "EFFORTS", "LENGTHS", "PARAMETERS_SHIFT", "RESETS", "Call", "Operands", "api", "run"]
+__all__ = [
+    "BATCH_FIRST",
+    "CUDA",
+    "DATA_SHIFT",
+    "EFFORTS",
+    "LENGTHS",
+    "PARAMETERS_SHIFT",
+    "RESETS",
+    "TRAINING",
+    "Call",
+    "Operands",
+    "find_plan",
+    "run",
+]

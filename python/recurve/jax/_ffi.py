@@ -22,13 +22,14 @@ SECOND_DERIVATIVE = "recurve has no second derivatives: the gradient of a gradie
 
 
 def _register() -> None:
-    if not hasattr(jax, "ffi"):
-        raise ImportError(f"recurve.jax needs jax 0.6 or later, and this is jax {jax.__version__}")
+    ffi: Any = getattr(jax, "ffi", None)
+    if ffi is None:
+        raise ImportError(f"recurve.jax needs jax 0.5 or later, and this is jax {jax.__version__}")
     library = bindings()
     for target in _TARGETS:
         for platform, suffix in _PLATFORMS.items():
             function = getattr(library, f"rcvb_jax_{target}_{suffix}")
-            jax.ffi.register_ffi_target(f"recurve_{target}", jax.ffi.pycapsule(function), platform=platform)
+            ffi.register_ffi_target(f"recurve_{target}", ffi.pycapsule(function), platform=platform)
     library.rcvb_jax_plan.argtypes = [
         ctypes.c_char_p,
         ctypes.c_size_t,
@@ -44,7 +45,13 @@ def _register() -> None:
 _register()
 
 
-def call(target: str, results: Sequence[jax.ShapeDtypeStruct], arguments: Sequence[Array], **attributes: Any) -> list[Array]:
+def shape_of(shape: Sequence[int], dtype: Any) -> Any:
+    """What is known of a result before the call."""
+    make: Any = jax.ShapeDtypeStruct
+    return make(tuple(shape), dtype)
+
+
+def call(target: str, results: Sequence[Any], arguments: Sequence[Array], **attributes: Any) -> list[Array]:
     """One call of a function in C. Under jax.vmap it is made once for each element."""
     function = jax.ffi.ffi_call(f"recurve_{target}", tuple(results), vmap_method="sequential")
     return list(function(*arguments, **attributes))
@@ -72,7 +79,7 @@ def platform_of(array: Any, wanted: str | None) -> str:
     if isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer):
         name = next(iter(array.devices())).platform
     else:
-        default = jax.config.jax_default_device
+        default: Any = getattr(jax.config, "jax_default_device", None)
         name = jax.default_backend() if default is None else getattr(default, "platform", default)
     found = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda"}.get(name)
     if found is None:

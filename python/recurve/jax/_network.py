@@ -65,10 +65,12 @@ def _source(cell: str | os.PathLike[str] | Equations) -> str:
 
 def _check_key(key: Any) -> Array:
     """A typed key of jax.random.key, or one of jax.random.PRNGKey."""
-    dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
+    dtype: Any = getattr(key, "dtype", None)
+    shape: Any = getattr(key, "shape", None)
     is_typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
     if (is_typed and shape == ()) or (dtype == jnp.uint32 and shape is not None and len(shape) == 1):
-        return key
+        found: Array = key
+        return found
     what = type(key).__name__ if dtype is None else f"an array of {dtype} of shape {list(shape)}"
     raise TypeError(f"key is {what}; it must be one key of jax.random.key or jax.random.PRNGKey")
 
@@ -202,7 +204,9 @@ class Network:
                 raise ValueError(f"params has no '{name}', a parameter of shape {list(shape)}")
             found.append(_ffi.check_shape(_take_floats(params[name], name), shape, f"params['{name}']"))
             if found[-1].dtype != found[0].dtype:
-                raise TypeError(f"params['{name}'] is an array of {found[-1].dtype}, and those before it are of {found[0].dtype}")
+                raise TypeError(
+                    f"params['{name}'] is an array of {found[-1].dtype}, and those before it are of {found[0].dtype}"
+                )
         return tuple(found)
 
     def _take_states(self, given: Any, batch: int, dtype: Any, name: str) -> tuple[Any, ...]:
@@ -216,7 +220,9 @@ class Network:
             )
         for key in given:
             if key not in states.keys:
-                raise ValueError(f"{name} has '{key}', which is no state of the cell: its states are {states.describe()}")
+                raise ValueError(
+                    f"{name} has '{key}', which is no state of the cell: its states are {states.describe()}"
+                )
         return tuple(_take_state(state, given, batch, dtype, name) for state in states.states)
 
     # ---- calls ----
@@ -267,7 +273,9 @@ class Network:
             return jnp.zeros((*x.shape[:2], self.output), x.dtype), self.zeros(0, x.dtype)
         call = self._call(operands, is_random, dtype)
         y, final = _calls.run(call, operands)
-        return y, {k: v for state, f in zip(self._facts.states.states, final) for k, v in _split(state, f, batch).items()}
+        return y, {
+            k: v for state, f in zip(self._facts.states.states, final) for k, v in _split(state, f, batch).items()
+        }
 
     def _call(self, operands: Operands, is_random: bool, dtype: Any) -> Call:
         device = _ffi.platform_of(operands.x, self._device)
@@ -287,7 +295,9 @@ class Network:
 def _take_floats(value: Any, name: str) -> Array:
     array = jnp.asarray(value)
     if array.dtype.name not in _ffi.FLOATS:
-        raise TypeError(f"{name} is an array of {array.dtype}; it must be of {', '.join(_ffi.FLOATS[:-1])} or {_ffi.FLOATS[-1]}")
+        raise TypeError(
+            f"{name} is an array of {array.dtype}; it must be of {', '.join(_ffi.FLOATS[:-1])} or {_ffi.FLOATS[-1]}"
+        )
     return array
 
 

@@ -36,7 +36,7 @@ def _attributes(flags: int, operands: _Operands) -> dict[str, Any]:
 def _forward(flags: int, operands: _Operands) -> Array:
     a = operands.a
     arguments = [a, operands.b, *operands.others()]
-    results = [jax.ShapeDtypeStruct(a.shape, a.dtype)]
+    results = [_ffi.shape_of(a.shape, a.dtype)]
     return _ffi.call("scan", results, arguments, **_attributes(flags, operands))[0]
 
 
@@ -44,14 +44,16 @@ def _forward(flags: int, operands: _Operands) -> Array:
 def _backward(flags: int, wanted: str, operands: _Operands, h: Array, dh: Array) -> list[Array]:
     arguments = [operands.a, h, *operands.others(), dh]
     likes = [operands.a, operands.a, operands.initial]
-    results = [jax.ShapeDtypeStruct(like.shape, like.dtype) for like, mark in zip(likes, wanted) if mark == "1"]
+    results = [_ffi.shape_of(like.shape, like.dtype) for like, mark in zip(likes, wanted) if mark == "1"]
     return _ffi.call("scan_backward", results, arguments, **_attributes(flags, operands), wanted=wanted)
 
 
-@_forward.defjvp
-@_backward.defjvp
 def _refuse_second_derivative(*arguments: Any) -> Any:
     raise NotImplementedError(_ffi.SECOND_DERIVATIVE.format("scan"))
+
+
+_forward.defjvp(_refuse_second_derivative)
+_backward.defjvp(_refuse_second_derivative)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
