@@ -94,7 +94,7 @@ rcv_status rcvb_acquire_scan(const rcvb_scan_shape *shape, void *stream, rcvb_sc
     kept *k = take_kept(shape, stream, captured);
     rcvb_unlock();
     if (!k) status = make_kept(shape, device, stream, &k);
-    if (status) return status;
+    if (!k) return status;
     rcvb_lock();
     k->busy = true;
     k->captured = captured;

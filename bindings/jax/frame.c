@@ -116,7 +116,7 @@ static rcv_status take(const xla_buffers *list, int64_t *next, xla_type type, in
     const xla_buffer *b = NULL;
     int64_t count = 1;
     rcv_status status = find_buffer(list, *next, name, &b);
-    if (status) return status;
+    if (!b) return status;
     for (int64_t d = 0; d < b->dims; d++) count *= b->sizes[d];
     if (b->type != (int)type) return rcvb_fail(RCV_INVALID, "%s has another type than the call says", name);
     if (count != elements)
