@@ -417,6 +417,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"lengths": [1.0, 2, 2, 3]}, TypeError, "whole numbers"),
     ({"resets": X[..., 0]}, TypeError, "resets is an array of float32; it must be of bool"),
     ({"resets": jnp.zeros((3, 3), bool)}, ValueError, "resets has shape"),
+    ({"restart": {}}, ValueError, "restart states are given, but no resets"),
     ({"training": True}, ValueError, "needs a key"),
     ({"training": True, "key": 3}, TypeError, "key is int; it must be one key"),
     ({"training": True, "key": jax.random.split(jax.random.key(0))}, TypeError, r"of shape \[2\]; it must be one key"),

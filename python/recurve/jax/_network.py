@@ -257,6 +257,8 @@ class Network:
         steps, batch = (x.shape[1], x.shape[0]) if self._batch_first else x.shape[:2]
         if steps == 0:
             raise ValueError("x has no time steps; there must be at least one")
+        if restart is not None and resets is None:
+            raise ValueError("restart states are given, but no resets: they say where restart states are used")
         is_random = training and self._is_random
         if is_random and key is None:
             raise ValueError("a call with training=True and dropout or zoneout needs a key: key=jax.random.key(0)")
