@@ -217,7 +217,7 @@ def test_packed_sequences_in_a_program_that_is_compiled(name: str) -> None:
 
     def call(module: Any) -> Tensor:
         packed = nn.utils.rnn.pack_padded_sequence(x, [7, 5, 2])
-        y: Tensor = nn.utils.rnn.pad_packed_sequence(module(packed)[0])[0]
+        y: Tensor = module(packed)[0].data  # PyTorch 2.10 cannot compile pad_packed_sequence
         return y
 
     assert_close(torch.compile(call, backend="aot_eager")(ours), call(theirs), CLOSE)
