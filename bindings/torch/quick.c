@@ -67,10 +67,12 @@ static bool is_contiguous(const dl_tensor *t) {
     return true;
 }
 
-static int64_t count_of(const dl_tensor *t) {
-    int64_t count = 1;
-    for (int d = 0; d < t->dims; d++) count *= t->shape[d];
-    return count;
+static bool has_shape(const dl_tensor *t, const rcv_parameter *p) {
+    if (t->dims != p->dims) return false;
+    for (int d = 0; d < p->dims; d++) {
+        if (t->shape[d] != p->shape[d]) return false;
+    }
+    return true;
 }
 
 /* A tensor as PyTorch itself makes it, whose memory can be read in place. */
@@ -111,7 +113,7 @@ static bool read_parameters(call *c, object parameters, object names) {
         dl_tensor t;
         object o = python.PyDict_GetItemWithError(parameters, python.PyTuple_GetItem(names, (intptr_t)i));
         if (!o || !borrow(o, &t) || !is_beside(c, &t)) return false;
-        if (count_of(&t) != rcv_net_parameter(c->net, i)->count || type_of(&t) != c->type) return false;
+        if (!has_shape(&t, rcv_net_parameter(c->net, i)) || type_of(&t) != c->type) return false;
         c->tensors[i] = t.data;
     }
     return true;

@@ -164,8 +164,9 @@ def test_parameters_of_another_shape(name: str) -> None:
     for shape in ((7, 4), (4, 4, 4), (4, 16)):  # the last two have as many elements as the LSTM's
         ours, _ = pair(name, 3, 4, 2)
         ours.weight_ih_l1 = torch.nn.Parameter(torch.zeros(shape))
-        with pytest.raises(RuntimeError, match="parameter weight_ih_l1 does not have the shape"):
-            ours(torch.randn(5, 2, 3))
+        for training in (True, False):
+            with pytest.raises(RuntimeError, match="parameter weight_ih_l1 does not have the shape"), torch.set_grad_enabled(training):
+                ours(torch.randn(5, 2, 3))
 
 
 def test_a_state_dict_of_another_shape(name: str) -> None:
