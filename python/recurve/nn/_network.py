@@ -26,6 +26,7 @@ _is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
 _transforms_active = torch._C._are_functorch_transforms_active
+_is_tracing = torch._C._is_tracing
 _is_profiled = torch.autograd._profiler_enabled
 _allow_tf32 = torch._C._get_cudnn_allow_tf32
 _is_deterministic = torch._C._get_deterministic_algorithms
@@ -104,6 +105,7 @@ class Network(nn.Module):
             or _dispatch_modes()
             or _is_function_mode_enabled()
             or _transforms_active()
+            or _is_tracing()
             or _is_profiled()
             or _quick is None
         ):

@@ -305,11 +305,12 @@ def _derive_call(ctx: Any, grads: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     net, x, parameters, initial, restart, lengths, resets, seed, flags, _ = inputs
-    if not flags & TRAINING:
-        raise RuntimeError("a call whose gradient is asked for needs the flag TRAINING, so that it keeps what the backward call reads")
-    ctx.call = net, flags, len(parameters), len(initial), len(restart), len(lengths), len(resets)
+    # Without TRAINING, as in a trace, there is no reserve: in place of one of this size the backward call repeats the forward call.
+    reserve = output[-1] if flags & TRAINING else x.new_zeros(1, dtype=torch.uint8)
+    ctx.outputs = len(output) - bool(flags & TRAINING)
+    ctx.call = net, flags | TRAINING, len(parameters), len(initial), len(restart), len(lengths), len(resets)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, *parameters, *initial, *restart, *lengths, *resets, *seed, output[-1])
+    ctx.save_for_backward(x, *parameters, *initial, *restart, *lengths, *resets, *seed, reserve)
 
 
 def _cut(tensors: list[Tensor], counts: tuple[int, ...]) -> list[list[Tensor]]:
@@ -326,7 +327,7 @@ def _derive(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     parts = _cut(rest, tuple(counts))
     wants = ctx.needs_input_grad
     needed = (wants[1], list(wants[2]), any(wants[3]), any(wants[4]))
-    dx, dparameters, dinitial, drestart = _call_backward(net, flags, (x, *parts, reserve), needed, list(grads[:-1]))
+    dx, dparameters, dinitial, drestart = _call_backward(net, flags, (x, *parts, reserve), needed, list(grads[: ctx.outputs]))
     return None, dx, dparameters, dinitial, drestart, [None] * counts[3], [None] * counts[4], [None] * len(parts[-1]), None, None
 
 
@@ -390,10 +391,13 @@ def run(
         or any(t.requires_grad for t in restart)
     )
     grad = grad or forward_ad._current_level >= 0  # the function refuses tangents, which the operator would drop
+    is_compiling = torch.compiler.is_compiling()
+    if not is_compiling and torch._C._is_tracing():  # one graph for calls with gradients and without
+        return _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, 0)[: 1 + len(shapes(net).states)]
     if grad:
         flags |= TRAINING
         frozen = 0
-    if torch.compiler.is_compiling():
+    if is_compiling:
         out: list[Tensor] = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
     elif grad:
         function = _TransformedRun if torch._C._are_functorch_transforms_active() else _Run

@@ -34,6 +34,13 @@ class Model(nn.Module):
         return self.last(y), final
 
 
+class Plain(Model):
+    """Without optional arguments."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Any]:  # type: ignore[override]
+        return super().forward(x)
+
+
 @pytest.fixture(autouse=True)
 def clean() -> Any:
     torch._dynamo.reset()
@@ -223,16 +230,28 @@ def test_packed_sequences_in_a_program_that_is_compiled(name: str) -> None:
     assert_close(torch.compile(call, backend="aot_eager")(ours), call(theirs), CLOSE)
 
 
+# ---- torch.jit.trace ----
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["grad", "no grad"])
+def test_a_traced_model(name: str, training: bool, tmp_path: Any) -> None:
+    model = Plain(name, bidirectional=True)
+    with torch.set_grad_enabled(training):
+        traced = torch.jit.trace(model, (torch.randn(7, 4, 5),))
+    traced.save(tmp_path / "model.pt")
+    loaded = torch.jit.load(tmp_path / "model.pt")
+    for steps, batch in SIZES[:3]:
+        x = torch.randn(steps, batch, 5)
+        with torch.no_grad():
+            assert_close(flat(traced(x)), flat(model(x)), CLOSE)
+            assert_close(flat(loaded(x)), flat(model(x)), CLOSE)
+    if training:
+        compare(model, traced, torch.randn(7, 4, 5))
+
+
 # ---- export ----
 
 DYNAMIC = {"x": {0: torch.export.Dim("steps", min=2, max=1000), 1: torch.export.Dim("batch", min=2, max=1000)}}
-
-
-class Plain(Model):
-    """Without optional arguments."""
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Any]:  # type: ignore[override]
-        return super().forward(x)
 
 
 @one_module
