@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import sys
 import threading
 from typing import Any
 
@@ -516,3 +518,47 @@ def test_training_in_a_forked_child() -> None:
             child.join(5)
             child.kill()
     assert_close([torch.from_numpy(g) for g in found], list(wanted), EXACT)
+
+
+# ---- memory ----
+
+
+def test_calls_leave_no_references(name: str) -> None:
+    module = build(name, 3, 4, 2)
+    x, hx = random_input(6, 3, 3), states_for(module, 3, True)
+
+    def call() -> None:
+        with torch.no_grad():
+            module(x, hx)
+            module(x)
+        weighted_sum(module(x, hx, lengths=[6, 2, 3])).backward()
+
+    def count() -> list[int]:
+        return [sys.getrefcount(t) for t in [x, hx, *flat(hx), *module.parameters(), module._parameters]]
+
+    call()
+    before = count()
+    for _ in range(20):
+        call()
+    assert count() == before
+
+
+def test_calls_leave_no_memory() -> None:
+    module = recurve.nn.LSTM(32, 64, 2)
+    x = torch.randn(50, 8, 32)
+
+    def resident() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def call(times: int) -> None:
+        for _ in range(times):
+            weighted_sum(module(x)).backward()
+            with torch.no_grad():
+                module(x)
+
+    call(80)  # a plan may be replaced by a better one, and the first is kept for some calls
+    before = resident()
+    call(100)
+    grown = resident() - before
+    assert grown < 20e6, f"{grown / 1e6:.0f} MB in 100 calls; a reserve has some 1.5 MB"

@@ -491,3 +491,71 @@ def test_gradients_accumulate(name: str) -> None:
         for _ in range(3):
             weighted_sum(module(x)).backward()
     assert_close([p.grad for p in ours.parameters()], [p.grad for p in theirs.parameters()], EXACT)
+
+
+# ---- calls without gradients, which have a way of their own ----
+
+
+def test_calls_without_gradients(name: str) -> None:
+    for case in range(12):
+        chooser = random.Random(200 + case)
+        options = random_options(chooser, name)
+        ours, theirs = pair(name, seed=case, dtype=torch.float64, **options)
+        batch = chooser.randint(1, 5)
+        shape = (batch, 7) if options["batch_first"] else (7, batch)
+        x, hx = torch.randn(*shape, options["input_size"], dtype=torch.float64), states_for(ours, batch)
+        with torch.no_grad():
+            for _ in range(3):
+                assert_close(flat(ours(x, hx)), flat(theirs(x, hx)), EXACT)
+                assert_close(flat(ours(x)), flat(theirs(x)), EXACT)
+            with torch.nn.utils.parametrize.cached():
+                nn.utils.parametrizations.weight_norm(ours, "weight_hh_l0")
+                assert_close(flat(ours(x)), flat(theirs(x)), EXACT)
+
+
+class Marked(torch.Tensor):
+    """A tensor of a class of its own."""
+
+
+def test_tensors_of_other_classes(name: str) -> None:
+    ours, theirs = pair(name, 3, 4, 2)
+    x = torch.randn(6, 5, 3).as_subclass(Marked)
+    for training in (True, False):
+        with torch.set_grad_enabled(training):
+            assert_close(flat(ours(x)), flat(theirs(x)), 1e-5)
+            assert type(ours(x)[0]) is type(theirs(x)[0]) is Marked
+            wrapped = nn.Parameter(torch.randn(6, 5, 3))
+            assert_close(flat(ours(wrapped)), flat(theirs(wrapped)), 1e-5)
+
+
+def test_modes_see_a_call(name: str) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    ours, _ = pair(name, 3, 4, 2)
+    seen: list[str] = []
+
+    class Dispatch(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    class Function(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    x = torch.randn(6, 5, 3)
+    for mode in (Dispatch(), Function()):
+        for training in (True, False):
+            seen.clear()
+            with torch.set_grad_enabled(training), mode:
+                ours(x)
+            assert any("recurve" in name for name in seen), (mode, training, seen)
+    with torch.no_grad(), torch.profiler.profile() as profile:
+        ours(x)
+    assert any(event.key == "recurve::forward" for event in profile.key_averages())
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+        y, _ = ours(mode.from_tensor(x))
+    assert type(y).__name__ == "FakeTensor" and y.shape == (6, 5, 4)
