@@ -1,8 +1,8 @@
 """PyTorch's checks of modules, on its own samples of LSTM, GRU and RNN, with the classes of recurve.nn in their place.
 
-test_modules.py runs this file in a process of its own: importing torch.testing._internal changes settings of the whole process. PyTorch's
-wheel has the samples (common_modules.py) and not its test/test_modules.py, whose checks are stated here again. Not here: memory formats (of images),
-in-place variants (there are none) and second derivatives (they are refused).
+test_modules.py runs this file in a process of its own: importing torch.testing._internal changes settings of the whole process.
+PyTorch's wheel has the samples (common_modules.py) and not its test/test_modules.py, whose checks are stated here again. Not here:
+memory formats (of images), in-place variants (there are none) and second derivatives (they are refused).
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ INFOS = [info for info in common_modules.module_db if info.module_cls in [getatt
 for _info in INFOS:
     _info.supports_gradgrad = False
 
-CASES = [pytest.param(info, training, id=f"{info.module_cls.__name__}-{'train' if training else 'eval'}") for info in INFOS for training in (True, False)]
+CASES = [
+    pytest.param(info, training, id=f"{info.module_cls.__name__}-{'train' if training else 'eval'}")
+    for info in INFOS
+    for training in (True, False)
+]
 DTYPES = (torch.float32, torch.float64)
 every_case = pytest.mark.parametrize(("info", "training"), CASES)
 
@@ -176,7 +180,8 @@ def test_grad(info: Any, training: bool) -> None:
             with freeze_rng_state():
                 return tuple(flat(torch.func.functional_call(module, named, (x, *hx))))
 
-        assert gradcheck(call, (*tensors, *module.parameters()), check_batched_grad=False, nondet_tol=info.gradcheck_nondet_tol, fast_mode=True)
+        inputs = (*tensors, *module.parameters())
+        assert gradcheck(call, inputs, check_batched_grad=False, nondet_tol=info.gradcheck_nondet_tol, fast_mode=True)
 
 
 @every_case

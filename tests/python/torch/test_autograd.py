@@ -248,8 +248,8 @@ def test_a_module_made_in_inference_mode(name: str) -> None:
         assert_close(flat(ours(x)), flat(as_torch(ours)(x)), 1e-5)
 
 
-# The dtypes of torch's results under autocast depend on its version, on the states and on the processor: LSTMs of oneDNN give the lower one or
-# raise, GRU and RNN give float32. Ours always give the lower one, as on a GPU.
+# The dtypes of torch's results under autocast depend on its version, on the states and on the processor: LSTMs of oneDNN give the
+# lower one or raise, GRU and RNN give float32. Ours always give the lower one, as on a GPU.
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 def test_autocast(name: str, training: bool, dtype: torch.dtype) -> None:

@@ -110,8 +110,9 @@ def test_gradients_are_those_of_one_process(folder: str, name: str) -> None:
 WRITE = """
 import sys, torch, recurve.nn
 torch.manual_seed(0)
-modules = [recurve.nn.LSTM(3, 4, 2, proj_size=2, zoneout=0.1), recurve.nn.GRU(3, 4, bidirectional=True), recurve.nn.RNN(3, 4, nonlinearity="relu")]
-modules = [m.eval() for m in modules]
+lstm = recurve.nn.LSTM(3, 4, 2, proj_size=2, zoneout=0.1)
+gru, rnn = recurve.nn.GRU(3, 4, bidirectional=True), recurve.nn.RNN(3, 4, nonlinearity="relu")
+modules = [m.eval() for m in (lstm, gru, rnn)]
 x = torch.randn(5, 2, 3)
 with torch.no_grad():
     results = [m(x)[0] for m in modules]

@@ -217,7 +217,7 @@ def test_a_result_may_be_changed_in_place(name: str) -> None:
 
 
 def test_dropout_drops_the_given_part_between_layers() -> None:
-    # The second layer has relu, the identity as weights from its input, and none from its state: y is the dropped output of the first layer.
+    # The second layer has the identity as weights from its input, and none from its state: y is the dropped output of the first.
     ours = recurve.nn.RNN(1, 64, 2, nonlinearity="relu", bias=False, dropout=0.3)
     with torch.no_grad():
         ours.weight_ih_l0.fill_(1)

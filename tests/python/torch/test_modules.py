@@ -12,7 +12,8 @@ import pytest
 def test_torchs_checks() -> None:
     pytest.importorskip("expecttest", reason="torch.testing._internal needs it")
     folder = os.path.dirname(os.path.abspath(__file__))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=short", os.path.join(folder, "module_checks.py")]
+    options = ["-q", "-p", "no:cacheprovider", "--no-header", "--tb=short"]
+    command = [sys.executable, "-m", "pytest", *options, os.path.join(folder, "module_checks.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=folder)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout, done.stdout[-2000:]

@@ -51,6 +51,9 @@ def test_constructor(name: str, case: str) -> None:
     arguments, options = CONSTRUCTORS[case]
     ours = outcome(lambda: getattr(recurve.nn, name)(*arguments, **options))
     theirs = outcome(lambda: getattr(torch.nn, name)(*arguments, **options))
+    if case == "input 0" and theirs == ("no error", ""):  # PyTorch 2.10 makes a module that no call can use
+        assert ours[0] == "ValueError"
+        return
     assert ours == theirs
 
 
