@@ -249,11 +249,12 @@ static rcv_status choose_item(kind *k, int64_t steps, int64_t batch, item **chos
         if (status) return status;
     } else if (wants_search) {
         item *before = i;
+        unsigned number = before->number;
         before->replaced = true;
         before->spared = k->calls;
         rcv_status status = make_item(k, before->steps, before->batch, &i);
         if (status) {
-            before->replaced = false;
+            if (numbered[number] == before) before->replaced = false; /* make_item may have freed it to make room */
             return status;
         }
     }
