@@ -26,8 +26,6 @@ import recurve
 import recurve.nn
 from recurve.nn import _operators
 
-SETTLE = 4.0  # seconds of calls before anything is measured: plans are found beside the first calls
-
 
 # ---- timing ----
 
@@ -46,15 +44,14 @@ class Clock:
         return (time.perf_counter() - begin) / count
 
 
-def settle(clock, runs, seconds):
-    """Calls all of them in turns until plans have been found."""
-    until = time.perf_counter() + seconds
-    for run in runs.values():
-        run()
-    while time.perf_counter() < until:
+def settle(clock, runs):
+    """Calls all of them until plans have been found and are used."""
+    for _ in range(3):
         for run in runs.values():
-            run()
+            for _ in range(6):
+                run()
         clock.wait()
+        recurve.nn.wait_for_plans()
 
 
 def in_turns(clock, runs, seconds):
@@ -127,7 +124,7 @@ def measure_overhead(arguments, clock):
         with torch.no_grad():
             c = CCall(ours, x)  # its plan is measured now, and the module takes it from the cache
             runs = {"module": lambda: ours(x), "torch": lambda: theirs(x), "c": c, "ctypes": c.nothing}
-            settle(clock, runs, arguments.settle)
+            settle(clock, runs)
             t = in_turns(clock, runs, arguments.seconds)
         beyond = t["module"] - t["c"] + t["ctypes"]
         yield row("overhead", f"inference.{steps}x{batch}", f"call of a module of {hidden} units, {steps} steps of {batch}, beyond the C call", "us",
@@ -135,7 +132,7 @@ def measure_overhead(arguments, clock):
                   c=1e6 * (t["c"] - t["ctypes"]))
     x.requires_grad_()
     runs = {"module": lambda: ours(x)[0].sum().backward(), "torch": lambda: theirs(x)[0].sum().backward()}
-    settle(clock, runs, arguments.settle)
+    settle(clock, runs)
     t = in_turns(clock, runs, arguments.seconds)
     torch.set_num_threads(threads)
     yield row("overhead", "training", f"training step of the same module through autograd, {steps} steps of {batch}", "us", 1e6 * t["module"], None,
@@ -167,7 +164,7 @@ def measure_headline(arguments, clock):
     ours, theirs = recurve.nn.LSTM(hidden, hidden, layers, **make), torch.nn.LSTM(hidden, hidden, layers, **make)
     x, dy = torch.randn(steps, batch, hidden, requires_grad=True, **make), torch.randn(steps, batch, hidden, **make)
     runs = {"ours": training_step(ours, x, dy), "torch": training_step(theirs, x, dy)}
-    settle(clock, runs, 3 * arguments.settle)
+    settle(clock, runs)
     t = in_turns(clock, runs, arguments.seconds)
     shape = f"{steps},{batch},{hidden},{hidden},{layers} {str(dtype)[6:]}"
     cuda = arguments.device == "cuda"
@@ -175,7 +172,7 @@ def measure_headline(arguments, clock):
               1e3 * t["torch"], "torch.nn.LSTM as called")
     with torch.no_grad():
         runs = {"ours": lambda: ours(x), "torch": lambda: theirs(x)}
-        settle(clock, runs, arguments.settle)
+        settle(clock, runs)
         f = in_turns(clock, runs, arguments.seconds)
     yield row("headline", "forward", f"LSTM forward, {shape}", "ms", 1e3 * f["ours"], None, 1e3 * f["torch"], "torch.nn.LSTM as called")
     if arguments.tool:
@@ -210,7 +207,7 @@ def measure_compiled(arguments, clock):
     x.requires_grad_()
     models["compiled"] = torch.compile(models["eager"], fullgraph=True)
     runs = {name: training_step(m, x, dy) for name, m in models.items()}
-    settle(clock, runs, 3 * arguments.settle)
+    settle(clock, runs)
     t = in_turns(clock, runs, arguments.seconds)
     try:
         torch.compile(Model(torch.nn.LSTM, hidden, layers).to(x.device, x.dtype), fullgraph=True)(x)
@@ -255,7 +252,7 @@ def measure_ragged(arguments, clock):
         ours.zero_grad()
 
     runs = {"packed": epoch_packed(ours), "lengths": epoch_lengths, "torch": epoch_packed(theirs)}
-    settle(clock, runs, 4 * arguments.settle)
+    settle(clock, runs)
     t = in_turns(clock, runs, 2 * arguments.seconds)
     what = f"training step of a batch of {batch} PTB sentences, {layers} x {hidden} float32"
     n = len(batches)
@@ -317,7 +314,7 @@ def measure_own(arguments, clock):
         else:
             runs = {"ours": lambda: ours(x), "loop": lambda: loop(x), "compiled": lambda: compiled(x)}
         with torch.set_grad_enabled(kind == "training"):
-            settle(clock, runs, 3 * arguments.settle)
+            settle(clock, runs)
             t = in_turns(clock, runs, arguments.seconds)
         yield row("own", kind, f"layer-normalised LSTM, {kind}, {shape}", "ms", 1e3 * t["ours"], {"least_times": 20}, 1e3 * t["loop"], "a loop in PyTorch")
         yield row("own", f"{kind}.compiled", f"layer-normalised LSTM, {kind}, {shape}", "ms", 1e3 * t["ours"], {"least_times": 3}, 1e3 * t["compiled"],
@@ -347,7 +344,7 @@ def measure_ppo(arguments, clock):
         ours.zero_grad()
 
     runs = {"ours": whole, "loop": loop}
-    settle(clock, runs, 2 * arguments.settle)
+    settle(clock, runs)
     t = in_turns(clock, runs, 2 * arguments.seconds)
     yield row("ppo", "step", f"recurrent PPO, forward and backward over {steps} steps of {batch} with resets, {hidden} units", "ms", 1e3 * t["ours"],
               {"least_times": 15} if arguments.device == "cpu" else None, 1e3 * t["loop"], "torch.nn.LSTM step by step, states masked")
@@ -416,7 +413,6 @@ def main():
     parser.add_argument("--tool")
     parser.add_argument("--json")
     parser.add_argument("--seconds", type=float, default=3.0, help="of measuring, for each comparison")
-    parser.add_argument("--settle", type=float, default=SETTLE, help="seconds of calls before it")
     arguments = parser.parse_args()
     arguments.shown = [f"--device {arguments.device}"] + (["--data PTB"] if arguments.data else []) + (["--tool RECURVE"] if arguments.tool else [])
     begin, rows, failed = time.perf_counter(), [], {}

@@ -64,6 +64,8 @@ void rcvb_release(rcvb_lease *lease, bool packed);
 /* The size of memory for the reserve of a lease. */
 size_t rcvb_reserve_bytes(const rcvb_lease *lease);
 
+/* Waits until all searches for better plans have ended; calls by other threads wait, too. */
+RCV_API void rcvb_wait_for_searches(void);
 /* Ends all searches for better plans, before the process ends: calls go on with the plans that are there. */
 RCV_API void rcvb_stop_searches(void);
 /* Frees the runs that have packed these parameters. */

@@ -406,6 +406,17 @@ void rcvb_release(rcvb_lease *lease, bool packed) {
     *lease = (rcvb_lease){0};
 }
 
+void rcvb_wait_for_searches(void) {
+    rcvb_lock();
+    for (int b = 0; b < BUCKETS; b++) {
+        for (const kind *k = kinds[b]; k; k = k->next) {
+            for (const item *i = k->items; i; i = i->next)
+                (void)rcv_plan_wait(i->plan); /* a failed search leaves a plan, too */
+        }
+    }
+    rcvb_unlock();
+}
+
 void rcvb_stop_searches(void) {
     rcvb_lock();
     for (int b = 0; b < BUCKETS; b++) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 
@@ -15,6 +16,13 @@ def bindings() -> ctypes.CDLL:
     lib = ctypes.CDLL(library.path(library.BINDINGS), mode=ctypes.RTLD_LOCAL)
     lib.rcvb_message.restype = ctypes.c_char_p
     lib.rcvb_net.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)]
+    lib.rcvb_forget.argtypes = [ctypes.c_uint64]
+    lib.rcvb_forget.restype = None
+    lib.rcvb_wait_for_searches.argtypes = []
+    lib.rcvb_wait_for_searches.restype = None
+    lib.rcvb_stop_searches.argtypes = []
+    lib.rcvb_stop_searches.restype = None
+    atexit.register(lib.rcvb_stop_searches)  # their threads may not outlive what they call
     return lib
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from recurve import compile as compile_cell
+from recurve._native.bindings import describe
 from recurve.nn import _operators
-from recurve.nn._description import describe
 from recurve.nn._network import Network
 from recurve.nn._reference import Reference
 

@@ -38,6 +38,13 @@ _IN_BACKGROUND = _operators.IN_BACKGROUND << _operators.EFFORT_SHIFT
 _ESTIMATED = _operators.ESTIMATED << _operators.EFFORT_SHIFT
 
 
+def wait_for_plans() -> None:
+    """Waits until the searches for better plans that calls of modules have begun are done. The next calls use what they found.
+
+    A search begins with the fourth call of a module with given sizes and types. Benchmarks wait; programs need not."""
+    _operators.bindings().rcvb_wait_for_searches()
+
+
 class Network(nn.Module):
     """A module whose forward pass is one call of a network. A class that derives from it sets _net and _training_net, the descriptions for
     evaluation and for training, _address _random, whether training draws random numbers, and _names."""

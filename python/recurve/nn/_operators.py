@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from recurve._native import library
+from recurve._native.bindings import bindings, find_net, message
 
 # The argument `flags`: the type of products, and these bits (bindings/torch/operators.h).
 TRAINING = 16
@@ -40,35 +41,12 @@ FORWARD_MODE = (
 NO_VMAP = "recurve's networks cannot be mapped by torch.vmap: give the sequences as one batch, or call as_torch() on the module"
 
 
-@functools.cache
-def bindings() -> ctypes.CDLL:
-    """The library of adapters, with its operators registered."""
-    native = library.native()  # the core must be there first
-    lib = ctypes.CDLL(library.path(library.BINDINGS), mode=ctypes.RTLD_LOCAL)
-    lib.rcvb_message.restype = ctypes.c_char_p
-    lib.rcvb_net.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)]
-    lib.rcvb_forget.argtypes = [ctypes.c_uint64]
-    lib.rcvb_forget.restype = None
-    lib.rcvb_torch_register.argtypes = []
-    del native
-    return lib
-
-
-def message() -> str:
-    """The sentence about the adapters' last failure on this thread."""
-    text: bytes = bindings().rcvb_message()
-    return text.decode("utf-8", "replace")
-
-
 class Shapes:
     """What a description says about the tensors of a call."""
 
     def __init__(self, net: str) -> None:
         core = library.native()
-        text, pointer = net.encode(), ctypes.c_void_p()
-        if bindings().rcvb_net(text, len(text), ctypes.byref(pointer)):
-            raise ValueError(message())
-        self.pointer = pointer.value or 0
+        self.pointer = pointer = find_net(net)
         self.output = int(core.rcv_net_output(pointer))
         states = [core.rcv_net_state(pointer, i).contents for i in range(core.rcv_net_state_count(pointer))]
         self.states = [(s.name.decode(), int(s.size), int(s.total)) for s in states]

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from recurve._native.bindings import describe
 from recurve.nn import _operators
-from recurve.nn._description import describe
 from recurve.nn._network import Network
 from recurve.nn._plain import make_plain
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recurve._native.bindings import describe
 from recurve.nn import _operators
-from recurve.nn._description import describe
 from recurve.nn._packed import Packing
 
 _KEYS = ("AutogradCPU", "AutogradCUDA", "CPU", "CUDA")
