@@ -1,11 +1,13 @@
 """A user's own equations as a module."""
 
+# mypy: disable-error-code=no-untyped-call
+
 from __future__ import annotations
 
 import json
 import math
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,9 @@ from recurve._native.bindings import describe
 from recurve.nn import _operators
 from recurve.nn._network import Network
 from recurve.nn._reference import Reference
+
+if TYPE_CHECKING:
+    from torch.nn.utils.rnn import PackedSequence
 
 
 class Cell(Network):
@@ -88,7 +93,7 @@ class Cell(Network):
         self._training_net = describe(self.source, **common, **random, variational=self.variational)
         known = _operators.shapes(self._training_net)  # a wrong option is refused here
         self._address = _operators.shapes(self._net).pointer
-        self.state_names = [name for name, _, _ in known.states]
+        self.state_names: list[str] = [name for name, _, _ in known.states]
         self.output = known.output
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -171,6 +176,18 @@ class Cell(Network):
         y, final = self._forward(input, hx, lengths, resets, restart)
         return y, self._give(final)
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self, input: Tensor, hx: Any = None, *, lengths: Any = None, resets: Any = None, restart: Any = None
+        ) -> tuple[Tensor, Any]: ...
+
+        @overload
+        def __call__(self, input: PackedSequence, hx: Any = None) -> tuple[PackedSequence, Any]: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
     def as_torch(self) -> nn.Module:
         """A module of PyTorch's own operations, step by step, with the same parameters: for second derivatives, and to compare with."""
         if self.rank:
@@ -194,7 +211,7 @@ class Cell(Network):
 
     def extra_repr(self) -> str:
         words = [f"{self.name}, {self.input}, {self.hidden}"]
-        defaults = {"layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False}
+        defaults: dict[str, object] = {"layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False}
         defaults |= {"zoneout": 0.0, "variational": False, "rank": 0, "sizes": {}}
         words += [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
         return ", ".join(words)

@@ -1,5 +1,7 @@
 """What all modules share: calls of a network, packed weights, streams, plans."""
 
+# mypy: disable-error-code=no-untyped-call
+
 from __future__ import annotations
 
 import secrets
@@ -27,7 +29,7 @@ _dispatch_modes = torch._C._len_torch_dispatch_stack
 _is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
 _transforms_active = torch._C._are_functorch_transforms_active
 _is_tracing = torch._C._is_tracing
-_is_profiled = torch.autograd._profiler_enabled
+_is_profiled = torch._C._autograd._profiler_enabled
 _allow_tf32 = torch._C._get_cudnn_allow_tf32
 _is_deterministic = torch._C._get_deterministic_algorithms
 
@@ -91,7 +93,8 @@ class Network(nn.Module):
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         if self.__dict__.get("_frozen"):
             self.unfreeze()
-        return super()._apply(fn, recurse)  # type: ignore[no-any-return]
+        super()._apply(fn, recurse)
+        return self
 
     def train(self, mode: bool = True) -> Self:
         """Sets training or evaluation mode. Training unfreezes."""

@@ -1,5 +1,7 @@
 """Any network of a cell with PyTorch's own operations, step by step: slow, and differentiable as often as one likes."""
 
+# mypy: disable-error-code=no-untyped-call
+
 from __future__ import annotations
 
 from typing import Any
@@ -43,7 +45,7 @@ class Reference(nn.Module):
 
     def _weights(self, layer: int, reverse: bool) -> dict[str, Tensor]:
         """By equation and symbol, such as i.W."""
-        weights = {}
+        weights: dict[str, Tensor] = {}
         for p in self.equations.parameters:
             name = f"{p['name']}_l{layer}" + ("_reverse" if reverse else "")
             if name not in self.stored:

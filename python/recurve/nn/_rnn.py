@@ -1,8 +1,10 @@
 """LSTM, GRU and RNN with the interface of torch.nn."""
 
+# mypy: disable-error-code=no-untyped-call
+
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +13,9 @@ from recurve._native.bindings import describe
 from recurve.nn import _operators
 from recurve.nn._network import Network
 from recurve.nn._plain import make_plain
+
+if TYPE_CHECKING:
+    from torch.nn.utils.rnn import PackedSequence
 
 _CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "rnn_tanh", "RNN_RELU": "rnn_relu"}
 
@@ -131,41 +136,133 @@ class _OneState(_Recurrent):
         y, final = self._forward(input, hx, lengths, resets, restart)
         return y, final[0]
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self,
+            input: Tensor,
+            hx: Tensor | None = None,
+            *,
+            lengths: Any = None,
+            resets: Any = None,
+            restart: Tensor | None = None,
+        ) -> tuple[Tensor, Tensor]: ...
+
+        @overload
+        def __call__(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 
 class RNN(_OneState):
-    """torch.nn.RNN, and zoneout, variational dropout, lengths and resets."""
+    """torch.nn.RNN, and zoneout, variational dropout, lengths and resets.
+
+    zoneout: probability that an element of a state keeps its value, in training; in evaluation it is mixed with that value.
+    variational: dropout with one mask for all steps of a sequence.
+    """
 
     _NAME = "RNN"
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if len(args) > 3:
-            nonlinearity = args[3]
-            args = args[:3] + args[4:]
-        else:
-            nonlinearity = kwargs.pop("nonlinearity", "tanh")
-        modes = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
-        if nonlinearity not in modes:
-            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
-        super().__init__(modes[nonlinearity], *args, **kwargs)
-        self.nonlinearity = nonlinearity
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            input_size: int,
+            hidden_size: int,
+            num_layers: int = 1,
+            nonlinearity: str = "tanh",
+            bias: bool = True,
+            batch_first: bool = False,
+            dropout: float = 0.0,
+            bidirectional: bool = False,
+            device: Any = None,
+            dtype: torch.dtype | None = None,
+            *,
+            zoneout: float = 0.0,
+            variational: bool = False,
+        ) -> None: ...
+
+    else:
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            if len(args) > 3:
+                nonlinearity = args[3]
+                args = args[:3] + args[4:]
+            else:
+                nonlinearity = kwargs.pop("nonlinearity", "tanh")
+            modes = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
+            if nonlinearity not in modes:
+                raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+            super().__init__(modes[nonlinearity], *args, **kwargs)
+            self.nonlinearity = nonlinearity
 
 
 class GRU(_OneState):
-    """torch.nn.GRU, and zoneout, variational dropout, lengths and resets."""
+    """torch.nn.GRU, and zoneout, variational dropout, lengths and resets.
+
+    zoneout: probability that an element of a state keeps its value, in training; in evaluation it is mixed with that value.
+    variational: dropout with one mask for all steps of a sequence.
+    """
 
     _NAME = "GRU"
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__("GRU", *args, **kwargs)
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            input_size: int,
+            hidden_size: int,
+            num_layers: int = 1,
+            bias: bool = True,
+            batch_first: bool = False,
+            dropout: float = 0.0,
+            bidirectional: bool = False,
+            device: Any = None,
+            dtype: torch.dtype | None = None,
+            *,
+            zoneout: float = 0.0,
+            variational: bool = False,
+        ) -> None: ...
+
+    else:
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__("GRU", *args, **kwargs)
 
 
 class LSTM(_Recurrent):
-    """torch.nn.LSTM, and zoneout, variational dropout, lengths and resets."""
+    """torch.nn.LSTM, and zoneout, variational dropout, lengths and resets.
+
+    zoneout: probability that an element of a state keeps its value, in training; in evaluation it is mixed with that value.
+    variational: dropout with one mask for all steps of a sequence.
+    """
 
     _NAME = "LSTM"
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__("LSTM", *args, **kwargs)
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            input_size: int,
+            hidden_size: int,
+            num_layers: int = 1,
+            bias: bool = True,
+            batch_first: bool = False,
+            dropout: float = 0.0,
+            bidirectional: bool = False,
+            proj_size: int = 0,
+            device: Any = None,
+            dtype: torch.dtype | None = None,
+            *,
+            zoneout: float = 0.0,
+            variational: bool = False,
+        ) -> None: ...
+
+    else:
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__("LSTM", *args, **kwargs)
 
     def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
         """[layers * directions, batch, hidden_size]."""
@@ -227,3 +324,21 @@ class LSTM(_Recurrent):
                 return found[0], (found[1], found[2])
         y, final = self._forward(input, hx, lengths, resets, restart)
         return y, (final[0], final[1])
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self,
+            input: Tensor,
+            hx: tuple[Tensor, Tensor] | None = None,
+            *,
+            lengths: Any = None,
+            resets: Any = None,
+            restart: tuple[Tensor, Tensor] | None = None,
+        ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+
+        @overload
+        def __call__(self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

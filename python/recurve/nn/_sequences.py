@@ -21,18 +21,18 @@ def read_lengths(lengths: Any, steps: int, batch: int, device: torch.device) -> 
         raise RuntimeError(f"lengths should have the shape [{batch}] of one integer a sequence, got {list(lengths.shape)}")
     if lengths.device.type != "cpu" and lengths.device != device:
         raise RuntimeError(f"lengths should be on the host or on {device}, where the input is, got {lengths.device}")
-    return lengths.to(torch.int64)
+    found: Tensor = lengths.to(torch.int64)
+    return found
 
 
 def read_resets(resets: Any, steps: int, batch: int, batch_first: bool, device: torch.device) -> Tensor:
     """A bool for each step of each sequence."""
-    if not isinstance(resets, Tensor):
-        resets = torch.as_tensor(resets, device=device)
+    found: Tensor = resets if isinstance(resets, Tensor) else torch.as_tensor(resets, device=device)
     shape = (batch, steps) if batch_first else (steps, batch)
-    if resets.dtype not in (torch.bool, torch.uint8):
-        raise TypeError(f"resets should be bool, got {resets.dtype}")
-    if tuple(resets.shape) != shape:
-        raise RuntimeError(f"resets should have the shape {list(shape)}, got {list(resets.shape)}")
-    if resets.device != device:
-        raise RuntimeError(f"resets should be on {device}, where the input is, got {resets.device}")
-    return resets
+    if found.dtype not in (torch.bool, torch.uint8):
+        raise TypeError(f"resets should be bool, got {found.dtype}")
+    if tuple(found.shape) != shape:
+        raise RuntimeError(f"resets should have the shape {list(shape)}, got {list(found.shape)}")
+    if found.device != device:
+        raise RuntimeError(f"resets should be on {device}, where the input is, got {found.device}")
+    return found

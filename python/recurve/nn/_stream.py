@@ -68,6 +68,7 @@ class Stream:
         if x.dtype != self._like.dtype or x.device != self._like.device:
             raise ValueError(f"input must be {self._like.dtype} on {self._like.device}, got {x.dtype} on {x.device}")
         with torch.no_grad(), _operators._below_autograd():
+            y: Tensor
             y, *self._states = _operators._forward(
                 self._net, x.unsqueeze(0) if single else x, self._weights, self._states, [], [], [], [], self._flags, self._frozen
             )
