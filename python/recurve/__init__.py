@@ -15,6 +15,7 @@ import importlib
 
 TYPE_CHECKING = False  # type checkers take it as true; importing typing takes most of the time of the import
 if TYPE_CHECKING:
+    from recurve import nn as nn
     from recurve._native.errors import CellError, Stopped
     from recurve.cells import Equations, Stage, builtin_cells, compile
     from recurve.model import Gradients, Model
@@ -87,14 +88,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name in _MODULE_OF:
-        value: object = getattr(importlib.import_module(f"recurve.{_MODULE_OF[name]}"), name)
-        globals()[name] = value
-        return value
-    if name in _SUBMODULES:
-        return importlib.import_module(f"recurve.{name}")
-    raise AttributeError(f"module 'recurve' has no attribute '{name}'")
+if not TYPE_CHECKING:  # a type checker refuses names that are not there
+
+    def __getattr__(name: str) -> object:
+        if name in _MODULE_OF:
+            value: object = getattr(importlib.import_module(f"recurve.{_MODULE_OF[name]}"), name)
+            globals()[name] = value
+            return value
+        if name in _SUBMODULES:
+            return importlib.import_module(f"recurve.{name}")
+        raise AttributeError(f"module 'recurve' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The package passes mypy --strict, and so does a program that uses it."""
+"""The package passes mypy --strict, and so do programs that use it."""
 
 import subprocess
 import sys
@@ -10,6 +10,7 @@ import recurve
 pytest.importorskip("mypy")
 pytest.importorskip("numpy")
 
+PACKAGE = Path(recurve.__file__).parent
 PROGRAM = """
 from __future__ import annotations
 import numpy as np
@@ -33,24 +34,45 @@ recurve.Model(3, 4, 5)  # an error
 """
 
 
-def run_mypy(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "mypy", "--strict", f"--cache-dir={folder / 'cache'}", *arguments]
-    return subprocess.run(command, cwd=Path(recurve.__file__).parents[1], capture_output=True, text=True, timeout=600)
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mypy")
 
 
-def test_package_is_typed(tmp_path: Path) -> None:
-    package = Path(recurve.__file__).parent
-    files = [str(path) for path in sorted([*package.glob("*.py"), *(package / "_native").glob("*.py")])]
-    found = run_mypy(tmp_path, "--follow-imports=silent", *files)
+def run_mypy(cache: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "mypy", "--strict", f"--cache-dir={cache}", *arguments]
+    return subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, text=True, timeout=600)
+
+
+def test_package_is_typed(cache: Path) -> None:
+    found = run_mypy(cache, "--follow-imports=silent", *(str(path) for path in find_files()))
     assert found.returncode == 0, found.stdout
 
 
-def test_program_is_checked(tmp_path: Path) -> None:
+def find_files() -> "list[Path]":
+    """The files of the package whose framework is there."""
+    frameworks = {"nn": "torch", "jax": "jax"}
+    missing = []
+    for folder, framework in frameworks.items():
+        try:
+            __import__(framework)
+        except ImportError:
+            missing.append(folder)
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if path.relative_to(PACKAGE).parts[0] not in missing]
+
+
+def test_program_is_checked(tmp_path: Path, cache: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    lines = run_mypy(tmp_path, str(program)).stdout.splitlines()
+    lines = run_mypy(cache, str(program)).stdout.splitlines()
     types = [line.split('"')[1].removeprefix("builtins.") for line in lines if "Revealed type" in line]
     assert types[1:] == ["str", "int", "str", "int", "str", "str"]
     errors = [line for line in lines if ": error:" in line]
     assert len(errors) == 1 and "Argument 1" in errors[0]
     assert Path(recurve.__file__).with_name("py.typed").exists()
+
+
+def test_modules_are_typed(cache: Path) -> None:
+    pytest.importorskip("torch")
+    found = run_mypy(cache, str(Path(__file__).with_name("typed_use.py")))
+    assert found.returncode == 0, found.stdout
