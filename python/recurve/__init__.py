@@ -15,7 +15,7 @@ import importlib
 
 TYPE_CHECKING = False  # type checkers take it as true; importing typing takes most of the time of the import
 if TYPE_CHECKING:
-    from recurve import nn as nn
+    from recurve import jax as jax, nn as nn
     from recurve._native.errors import CellError, Stopped
     from recurve.cells import Equations, Stage, builtin_cells, compile
     from recurve.model import Gradients, Model
