@@ -121,7 +121,7 @@ def advantages_of(rewards: Tensor, values: Tensor, begins: Tensor, discount: flo
     errors = rewards + discount * goes_on * values[1:] - values[:-1]
     decay = discount * trace * goes_on
     # advantages[t] = decay[t] * advantages[t+1] + errors[t]
-    return torch.from_numpy(recurve.scan(decay.numpy(), errors.numpy(), reverse=True))
+    return recurve.nn.scan(decay, errors, reverse=True)
 
 
 def run_in_one_call(agent: Agent, rollout: Rollout) -> tuple[Tensor, Tensor]:

@@ -49,7 +49,6 @@ def test_language_model(tmp_path: Path) -> None:
 
 def test_recurrent_ppo() -> None:
     pytest.importorskip("torch")
-    pytest.importorskip("numpy")
     small = ["--environments", 32, "--steps", 32, "--hidden", 32, "--learning-rate", 0.01]
     said = run_example("recurrent_ppo.py", *small, "--return", 0.6, "--seconds", 60)
     assert find_number("after training: NUMBER", said) > 0.5  # chance: 0.25
