@@ -83,8 +83,8 @@ def _keep_scan(shape: _Shape, scan: Handle) -> None:
 
 
 def _is_torch(*values: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and any(isinstance(value, torch.Tensor) for value in values)
+    tensor: Any = getattr(sys.modules.get("torch"), "Tensor", ())
+    return any(isinstance(value, tensor) for value in values)
 
 
 def _call(a: Any, b: Any, b_name: str, initial: Any, lengths: Any, resets: Any, reverse: bool) -> _Call:
