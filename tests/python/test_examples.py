@@ -37,7 +37,7 @@ def test_timeseries(tmp_path: Path) -> None:
 
 def test_language_model(tmp_path: Path) -> None:
     """A text of three sentences in a periodic order: who knows how often each letter comes needs some 4 bits per byte."""
-    pytest.importorskip("torch")
+    pytest.importorskip("torch.nn")
     words = ["she sells sea shells. ", "by the sea shore. ", "the shells she sells are sea shells. "]
     text = tmp_path / "text.txt"
     text.write_text("".join(words[i * i % 7 % 3] for i in range(800)))
@@ -48,7 +48,7 @@ def test_language_model(tmp_path: Path) -> None:
 
 
 def test_recurrent_ppo() -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch.nn")
     small = ["--environments", 32, "--steps", 32, "--hidden", 32, "--learning-rate", 0.01]
     said = run_example("recurrent_ppo.py", *small, "--return", 0.6, "--seconds", 60)
     assert find_number("after training: NUMBER", said) > 0.5  # chance: 0.25
@@ -57,7 +57,7 @@ def test_recurrent_ppo() -> None:
 
 
 def test_own_cell() -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch.nn")
     said = run_example("own_cell.py", "--length", 60, "--updates", 350)
     assert find_number("mean square error: NUMBER \\(", said) < 0.05  # a constant has 0.1667
     assert find_number("from as_torch\\(\\): NUMBER", said) < 1e-4
