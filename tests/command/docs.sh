@@ -15,7 +15,7 @@ missing_paths() {
         while read -r path; do
             case $path in *NAME* | *'...'* | build/*) continue ;; esac
             compgen -G "$path" >/dev/null || (eval "ls -d $path" >/dev/null 2>&1) || echo "$page: $path is not there"
-        done < <(grep -oE '`(src|tool|tests|scripts|include|bench|examples|cells|docs|cmake)/[][A-Za-z0-9_./{},*-]+`' "$page" | tr -d '`' | sort -u)
+        done < <(grep -oE '`(src|tool|tests|scripts|include|bench|examples|cells|docs|cmake|bindings|python)/[][A-Za-z0-9_./{},*-]+`' "$page" | tr -d '`' | sort -u)
         while read -r path; do
             [ -e "$(dirname "$page")/$path" ] || echo "$page: the linked $path is not there"
         done < <(grep -oE '\]\([^)#: ]+\)' "$page" | sed -E 's/^\]\(//; s/\)$//' | sort -u)
