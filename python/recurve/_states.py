@@ -36,7 +36,8 @@ class State:
         """The state tensor of a call, blocks [batch, size], as arrays by key, without a copy."""
         if len(self.keys) == 1:
             return {self.name: flat.reshape(len(self.sizes), batch, self.sizes[0])}
-        parts, at = {}, 0
+        parts: dict[str, Array] = {}
+        at = 0
         for key, size in zip(self.keys, self.sizes):
             parts[key] = flat[at * batch : (at + size) * batch].reshape(batch, size)
             at += size

@@ -4,6 +4,8 @@ Their kernels are in C (bindings/torch/operators.c). Here are their shapes for t
 derivatives in eager mode, where a torch.autograd.Function is faster.
 """
 
+# mypy: disable-error-code=no-untyped-call
+
 from __future__ import annotations
 
 import ctypes

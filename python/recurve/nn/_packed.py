@@ -1,5 +1,7 @@
 """Packed sequences as padded tensors with lengths, and back."""
 
+# mypy: disable-error-code=no-untyped-call
+
 from __future__ import annotations
 
 from typing import Any
