@@ -1,5 +1,6 @@
 """The tests run against an installed package, or against a checkout with RECURVE_LIBRARY_FOLDER and PYTHONPATH."""
 
+import importlib.util
 import os
 import tempfile
 
@@ -9,3 +10,7 @@ os.environ["RECURVE_CACHE"] = _cache.name
 
 # Programs of these tests are small, and compiling them takes most of the time.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
+
+# Where PyTorch is missing its name finds the folder of its tests, which is no package and has no file of its own.
+_torch = importlib.util.find_spec("torch")
+collect_ignore = [] if _torch and _torch.origin else ["torch"]

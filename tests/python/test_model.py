@@ -432,7 +432,9 @@ def test_dtypes_of_a_gpu_are_refused_on_the_cpu() -> None:
 
 @pytest.mark.parametrize("cell, layer", [("lstm", "LSTM"), ("gru", "GRU")])
 def test_torch_has_the_same_numbers(cell: str, layer: str, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch.nn")
+    import torch
+
     torch.manual_seed(1)
     theirs = getattr(torch.nn, layer)(I, H, 2, bidirectional=True, dtype=torch.float64)
     ours = make(cell, bidirectional=True)
