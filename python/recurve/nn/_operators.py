@@ -373,7 +373,8 @@ def run(
     grad = grad or forward_ad._current_level >= 0  # the function refuses tangents, which the operator would drop
     is_compiling = torch.compiler.is_compiling()
     if not is_compiling and torch._C._is_tracing():  # one graph for calls with gradients and without
-        return _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, 0)[: 1 + len(shapes(net).states)]
+        traced: list[Tensor] = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, 0)
+        return traced[: 1 + len(shapes(net).states)]
     if grad:
         flags |= TRAINING
         frozen = 0
