@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from recurve._native import library
-from recurve._native.bindings import bindings, find_net, message
+from recurve._native.bindings import bindings as bindings, find_net, message
 
 # The argument `flags`: the type of products, and these bits (bindings/torch/operators.h).
 TRAINING = 16
