@@ -94,7 +94,7 @@ class CCall:
 
         net = _operators.shapes(module._net).pointer
         self.plan = make_plan(net, recurve._native.library.context(), "measure", steps=x.shape[0], batch=x.shape[1], device=device.encode(),
-                              dtype=_operators.products(x.dtype, x.device), threads=torch.get_num_threads(), **options)
+                              dtype=_operators.products(x.dtype, x.device), threads=torch.get_num_threads(), no_vendor=True, **options)
         self.run = recurve._native.library.make("rcv_run_new", self.plan, free="rcv_run_free", parents=(self.plan,))
         weights = module._weights()
         y, *final = _operators._forward(module._net, x, weights, [], [], [], [], [], _operators.products(x.dtype, x.device) | 1 << 8, 0)
@@ -178,11 +178,11 @@ def measure_headline(arguments, clock):
     if arguments.tool:
         command = [arguments.tool, "bench", "--device", arguments.device, "--layers", layers, "--steps", steps, "--batch", batch, "--input", hidden, "--hidden",
                    hidden, "--dtype", str(dtype)[6:], "--pass", "train", "--no-torch", "--seconds", arguments.seconds]
-        with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            done = subprocess.run([*map(str, command), "--json", file.name], capture_output=True, text=True)
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([*map(str, command), "--json", f"{folder}/bench.json"], capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(done.stderr)
-            own = next(e["median"] for e in json.load(file)["entries"] if e["name"] == "recurve")
+            own = next(e["median"] for e in json.loads(Path(folder, "bench.json").read_text())["entries"] if e["name"] == "recurve")
         yield row("headline", "bench", f"the same training step by recurve bench, {shape}", "ms", 1e3 * own, {"most_slower": 1.10}, 1e3 * t["ours"],
                   "recurve.nn.LSTM through autograd (a row above)", command=" ".join(map(str, command)))
 
@@ -206,6 +206,7 @@ def measure_compiled(arguments, clock):
     x, dy = (torch.randn(steps, batch, hidden, device=arguments.device, dtype=dtype) for _ in range(2))
     x.requires_grad_()
     models["compiled"] = torch.compile(models["eager"], fullgraph=True)
+    models["graphs"] = torch.compile(models["eager"], fullgraph=True, mode="reduce-overhead")
     runs = {name: training_step(m, x, dy) for name, m in models.items()}
     settle(clock, runs)
     t = in_turns(clock, runs, arguments.seconds)
@@ -216,6 +217,8 @@ def measure_compiled(arguments, clock):
         refused = type(error).__name__
     yield row("compiled", "training", "training step of a model with our LSTM in torch.compile(fullgraph=True)", "ms", 1e3 * t["compiled"],
               {"most_slower": 1.0}, 1e3 * t["eager"], "the same model in eager mode", torch_eager=1e3 * t["torch"], torch_lstm_with_fullgraph=refused)
+    yield row("compiled", "graphs", "the same with mode='reduce-overhead', which captures CUDA graphs", "ms", 1e3 * t["graphs"], {"most_slower": 1.0},
+              1e3 * t["eager"], "the same model in eager mode", torch_eager=1e3 * t["torch"])
 
 
 def sentences(arguments, batch, count):
@@ -227,15 +230,21 @@ def sentences(arguments, batch, count):
 
 def measure_ragged(arguments, clock):
     """Batches of sentences, packed."""
-    batch, hidden, layers = 64, 650 if arguments.device == "cuda" else 200, 2
+    cuda = arguments.device == "cuda"
+    for hidden, dtype in ((650, torch.bfloat16), (650, torch.float32), (200, torch.float32)) if cuda else ((200, torch.float32),):
+        yield from measure_sentences(arguments, clock, hidden, dtype)
+
+
+def measure_sentences(arguments, clock, hidden, dtype):
+    batch, layers = 64, 2
     batches = sentences(arguments, batch, 24 if arguments.device == "cuda" else 8)
-    make = {"device": arguments.device}
+    make = {"device": arguments.device, "dtype": dtype}
     ours, theirs = recurve.nn.LSTM(hidden, hidden, layers, **make), torch.nn.LSTM(hidden, hidden, layers, **make)
     packed, padded = [], []
     for lengths in batches:
         x = torch.randn(max(lengths), batch, hidden, **make)
         packed.append(torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths), enforce_sorted=False))
-        padded.append((x.requires_grad_(), torch.tensor(lengths)))
+        padded.append((x, torch.tensor(lengths)))
 
     def epoch_packed(module):
         def run():
@@ -248,18 +257,17 @@ def measure_ragged(arguments, clock):
     def epoch_lengths():
         for x, lengths in padded:
             ours(x, lengths=lengths)[0].sum().backward()
-            x.grad = None
         ours.zero_grad()
 
     runs = {"packed": epoch_packed(ours), "lengths": epoch_lengths, "torch": epoch_packed(theirs)}
     settle(clock, runs)
-    t = in_turns(clock, runs, 2 * arguments.seconds)
-    what = f"training step of a batch of {batch} PTB sentences, {layers} x {hidden} float32"
+    t = in_turns(clock, runs, arguments.seconds)
+    name = str(dtype)[6:]
+    what = f"training step of a batch of {batch} PTB sentences, {layers} x {hidden} {name}"
     n = len(batches)
-    yield row("ragged", "packed", f"{what}, PackedSequence", "ms", 1e3 * t["packed"] / n, {"least_times": 5}, 1e3 * t["torch"] / n,
-              "torch.nn.LSTM, packed")
-    yield row("ragged", "lengths", f"{what}, padded with lengths=", "ms", 1e3 * t["lengths"] / n, {"least_times": 5}, 1e3 * t["torch"] / n,
-              "torch.nn.LSTM, packed")
+    for kind, how in (("packed", "PackedSequence"), ("lengths", "padded with lengths=")):
+        yield row("ragged", f"{kind}.{hidden}.{name}", f"{what}, {how}", "ms", 1e3 * t[kind] / n, {"least_times": 5}, 1e3 * t["torch"] / n,
+                  "torch.nn.LSTM, packed")
 
 
 class NormalisedLayer(torch.nn.Module):

@@ -87,8 +87,8 @@ class Cell(Network):
         }
         for name, value in self.sizes.items():
             common[f"size.{name}"] = value
-        random = {"dropout": self.dropout if self.layers > 1 else 0.0, "zoneout": self.zoneout}
-        self._random = any(random.values())
+        random = {"dropout": self.dropout, "zoneout": self.zoneout}
+        self._random = self.zoneout > 0 or (self.dropout > 0 and self.layers > 1)
         self._net = describe(self.source, **common, zoneout=self.zoneout, expected_zoneout=self.zoneout > 0)
         self._training_net = describe(self.source, **common, **random, variational=self.variational)
         known = _operators.shapes(self._training_net)  # a wrong option is refused here
