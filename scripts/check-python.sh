@@ -2,7 +2,7 @@
 # Builds the wheel without CUDA, installs it beside each environment of python-env.sh, and runs tests/python with each. What is left out, and
 # why, is said at the end; it is no failure.
 #   scripts/check-python.sh [JOBS [PYTEST OPTIONS...]]
-# The environments stay as they are: the wheel lies in a folder of its own below build/python.
+# Tests that are marked slow are left out; -m "" runs them, too. The environments stay as they are: the wheel lies in a folder of its own below build/python.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=${1:-2}
@@ -16,24 +16,29 @@ fi
 bash scripts/wheel.sh OFF "$jobs" build/python || exit 1
 wheel=$(ls "$PWD"/build/python/*.whl) || exit 1
 
-# run_tests NAME ENVIRONMENT OPTIONS...: installs the wheel into build/python/with-NAME and tests it there
+# run_tests NAME ENVIRONMENT OTHER OPTIONS...: installs the wheel into build/python/with-NAME and tests it there. OTHER is an environment with
+# another version of PyTorch, for files that one writes and the other reads; empty: there is none.
 run_tests() {
-    local name=$1 environment=$2 folder=$PWD/build/python/with-$1
-    shift 2
+    local name=$1 environment=$2 other=$3 folder=$PWD/build/python/with-$1
+    shift 3
     rm -rf "$folder"
     "$environment/bin/python" -m pip --disable-pip-version-check install -q --no-deps --no-index --target "$folder" "$wheel" || return 1
     env -u RECURVE_LIBRARY_FOLDER PYTHONPATH="$folder" PYTHONDONTWRITEBYTECODE=1 RECURVE_WHEEL="$wheel" OMP_NUM_THREADS=1 \
-        "$environment/bin/python" -m pytest -q -p no:cacheprovider tests/python "$@"
+        ${other:+RECURVE_OTHER_PYTHON="$other/bin/python"} \
+        "$environment/bin/python" -m pytest -q -p no:cacheprovider -m "not slow" tests/python "$@"
 }
 
 status=0 left_out=() started=()
+newest=$(bash scripts/python-env.sh newest)
+oldest=$(bash scripts/python-env.sh oldest)
 for name in newest oldest; do
-    environment=$(bash scripts/python-env.sh "$name")
+    environment=${!name}
+    [ "$name" = newest ] && other=$oldest || other=$newest
     if [ -z "$environment" ]; then
         left_out+=("$name")
         continue
     fi
-    run_tests "$name" "$environment" "$@" >"build/python/$name.log" 2>&1 &
+    run_tests "$name" "$environment" "$other" "$@" >"build/python/$name.log" 2>&1 &
     started+=("$name:$!")
     [ "$jobs" -gt 1 ] || wait "$!"
 done

