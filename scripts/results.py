@@ -561,6 +561,50 @@ def jax_page(data):
             + table(["cell", "T,B,I,H,L", "pass", "recurve, ms", "jax.lax.scan, ms", "speed-up", "plan"], rows)), [data]
 
 
+# ---- modules for PyTorch ----
+
+PYTHON_PARTS = {"overhead": "Calls", "headline": "An LSTM", "compiled": "In a compiled model", "ragged": "Sequences of different lengths", "own": "A cell of one's own",
+                "ppo": "Resets", "import": "Imports"}
+
+
+def python_target(row):
+    target = row["target"] or {}
+    if "most" in target:
+        return f"at most {number(target['most'])} {row['unit']}"
+    if "least_times" in target:
+        return f"at least {number(target['least_times'])} times as fast"
+    return f"at most {times(target['most_slower'])} the time" if target else NONE
+
+
+def python_reached(row):
+    target, value, anchor = row["target"] or {}, row["value"], row["anchor"]
+    if "most" in target:
+        return "yes" if value <= target["most"] else "no"
+    if "least_times" in target:
+        return "yes" if anchor / value >= target["least_times"] else "no"
+    if "most_slower" in target:
+        slower = anchor / value if row["id"].endswith(".bench") else value / anchor
+        return ("yes" if slower <= target["most_slower"] else "no") + f" ({times(slower)})"
+    return NONE
+
+
+def python_details(row):
+    return ", ".join(f"{name.replace('_', ' ')} {number(value) if isinstance(value, float) else value}" for name, value in row["details"].items() if name != "command")
+
+
+def python_page(data):
+    text = [f"`recurve.nn` and PyTorch {data['torch']} with Python {data['python']}, in turns in one run; medians of turns. Plans had been found before.\n"]
+    for part, title in PYTHON_PARTS.items():
+        rows = [[r["what"], f"**{number(r['value'])}** {r['unit']}", python_target(r), python_reached(r),
+                 f"{r['anchor_name']}: {number(r['anchor'])} {r['unit']}" if r["anchor"] else NONE, times(r["anchor"] / r["value"]) if r["anchor"] else NONE, python_details(r)]
+                for r in data["rows"] if r["part"] == part]
+        if rows:
+            text.append(f"## {title}\n\n" + table(["what", "measured", "target", "reached", "compared with", "which takes", "details"], rows))
+    if data["failed"]:
+        text.append("## Parts without numbers\n\n" + "\n".join(f"- {part}: {reason}" for part, reason in data["failed"].items()) + "\n")
+    return "\n".join(text), [data]
+
+
 # ---- pages ----
 
 # Kind of a file, by the beginning of its name: page, title, what it measures, the command that measures it again.
@@ -589,6 +633,8 @@ KINDS = {
     "calls": (calls_page, "Calls besides their computation", "first calls, the search beside the caller, other sizes, other types, sentences, streams", calls_commands),
     "jax": (jax_page, "Networks in JAX", "forward calls and gradients against jax.lax.scan",
             lambda name, data: [data["command"] + f" --json bench/results/{name}.json"]),
+    "python": (python_page, "Modules for PyTorch", "calls of modules, training steps, sequences of different lengths, an own cell, resets, imports",
+               lambda name, data: [data["command"] + " --json bench/results"]),
     "training": (training_page, "Training of language models", "tokens a second, memory and perplexity against PyTorch",
                  lambda name, data: ["bench/ptb.sh DATA" if any(n.startswith("speed-") for n in data["runs"]) else "bench/ptb.sh DATA build/release cpu"]),
 }

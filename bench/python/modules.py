@@ -232,10 +232,10 @@ def measure_ragged(arguments, clock):
     """Batches of sentences, packed."""
     cuda = arguments.device == "cuda"
     for hidden, dtype in ((650, torch.bfloat16), (650, torch.float32), (200, torch.float32)) if cuda else ((200, torch.float32),):
-        yield from measure_sentences(arguments, clock, hidden, dtype)
+        yield from compare_sentences(arguments, clock, hidden, dtype)
 
 
-def measure_sentences(arguments, clock, hidden, dtype):
+def compare_sentences(arguments, clock, hidden, dtype):
     batch, layers = 64, 2
     batches = sentences(arguments, batch, 24 if arguments.device == "cuda" else 8)
     make = {"device": arguments.device, "dtype": dtype}

@@ -137,8 +137,9 @@ class Network(nn.Module):
         resets: Any = None,
         restart: list[Tensor] | None = None,
         batch_first: bool = False,
+        packing: Packing | None = None,
     ) -> list[Tensor]:
-        """y and the final states, for input [steps, batch, features] or with batch_first [batch, steps, features]."""
+        """y and the final states, for input [steps, batch, features] or with batch_first [batch, steps, features]; with `packing` for rows."""
         device = input.device
         dtype = input.dtype
         if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(device.type) and dtype != torch.float64:
@@ -167,6 +168,8 @@ class Network(nn.Module):
                 reset_list = [read_resets(resets, steps, batch, batch_first, device)]
                 if hx and not restart:
                     restart = [torch.zeros_like(h) for h in hx]
+        if packing is not None:
+            return _operators.run_packed(net, packing, input, self._weights(), hx, seed, flags, frozen)
         return _operators.run(net, input, self._weights(), hx, restart or [], length_list, reset_list, seed, flags, frozen)
 
     # ---- step by step, and plans ----
@@ -261,7 +264,7 @@ class Network(nn.Module):
                 states = [h.index_select(1, sorted_indices) for h in states]
             self._check_states(data, states, batch_sizes)
         packing = Packing(batch_sizes, data.device)
-        y, *final = self._call(packing.pad(data), states, packing.lengths, None, [], False)
+        rows, *final = self._call(data, states, packing=packing)
         if unsorted_indices is not None:
             final = [h.index_select(1, unsorted_indices) for h in final]
-        return PackedSequence(packing.pack(y), batch_sizes, sorted_indices, unsorted_indices), final
+        return PackedSequence(rows, batch_sizes, sorted_indices, unsorted_indices), final

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from recurve._native import library
+from recurve.nn._packed import Packing
 from recurve._native.bindings import bindings as bindings, find_net, message
 
 # The argument `flags`: the type of products, and these bits (bindings/torch/operators.h).
@@ -189,6 +190,42 @@ class _Run(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         return _derive_call(ctx, grads)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
+        raise RuntimeError(FORWARD_MODE)
+
+
+class _PackedRun(torch.autograd.Function):
+    """The same for a packed sequence, in one function with padding and packing. The leading arguments are as many as those of _Run."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        packing: Packing,
+        net: str,
+        flags: int,
+        parameter_count: int,
+        initial_count: int,
+        seed: list[Tensor],
+        _: None,
+        rows: Tensor,
+        *tensors: Tensor,
+    ) -> tuple[Tensor, ...]:
+        x, lengths = packing.pad_rows(rows), [packing.lengths]
+        with _below_autograd():
+            y, *others = _forward(net, x, tensors[:parameter_count], tensors[parameter_count:], [], lengths, [], seed, flags, 0)
+        ctx.packing = packing
+        _keep(ctx, (net, flags, parameter_count, initial_count), lengths, [], seed, x, tensors, others[-1])
+        return packing.pack_rows(y), *others
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        dy = None if grads[0] is None else ctx.packing.pad_rows(grads[0])
+        found = list(_derive_call(ctx, (dy, *grads[1:])))
+        if found[7] is not None:
+            found[7] = ctx.packing.pack_rows(found[7])
+        return tuple(found)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
@@ -387,6 +424,19 @@ def run(
         with _below_autograd():
             out = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
     return out[:-1] if flags & TRAINING else out
+
+
+def run_packed(
+    net: str, packing: Packing, rows: Tensor, parameters: list[Tensor], initial: list[Tensor], seed: list[Tensor], flags: int, frozen: int = 0
+) -> list[Tensor]:
+    """Runs a network on a packed sequence: the rows of y and the final states."""
+    grad = torch.is_grad_enabled() and any(t.requires_grad for t in (rows, *parameters, *initial))
+    plain = not (torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._are_functorch_transforms_active())
+    if grad and plain:
+        flags |= TRAINING
+        return list(_PackedRun.apply(packing, net, flags, len(parameters), len(initial), seed, None, rows, *parameters, *initial))[:-1]
+    y, *final = run(net, packing.pad(rows), parameters, initial, [], [packing.lengths], [], seed, flags, frozen)
+    return [packing.pack(y), *final]
 
 
 def array_type(dtype: torch.dtype) -> int:

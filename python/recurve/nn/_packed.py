@@ -10,13 +10,17 @@ import torch
 from torch import Tensor
 
 
+def _pad(rows: Tensor, places: Tensor, count: int) -> Tensor:
+    return rows.new_zeros((count, *rows.shape[1:])).index_copy_(0, places, rows)
+
+
 class _Pad(torch.autograd.Function):
     """Copies row i of [rows, features] to row places[i] of a larger tensor of zeros."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, places: Tensor, count: int) -> Tensor:
         ctx.save_for_backward(places)
-        return rows.new_zeros((count, *rows.shape[1:])).index_copy_(0, places, rows)
+        return _pad(rows, places, count)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -48,6 +52,14 @@ class Packing:
         self.lengths = there.sum(0)
         places = there.view(-1).nonzero().view(-1)
         self.places = places.to(device, non_blocking=True) if device.type != "cpu" else places
+
+    def pad_rows(self, rows: Tensor) -> Tensor:
+        """[steps, batch, features], without a derivative."""
+        return _pad(rows, self.places, self.steps * self.batch).view(self.steps, self.batch, -1)
+
+    def pack_rows(self, padded: Tensor) -> Tensor:
+        """[rows, features]."""
+        return padded.reshape(self.steps * self.batch, -1).index_select(0, self.places)
 
     def pad(self, rows: Tensor) -> Tensor:
         padded: Tensor = _Pad.apply(rows, self.places, self.steps * self.batch)

@@ -56,7 +56,7 @@ def _fits(x: Tensor, states: list[Tensor], params: list[Tensor]) -> bool:
 def _run(
     cell: str,
     x: Tensor,
-    lengths: list[Tensor],
+    packing: Packing | None,
     states: list[Tensor],
     params: list[Tensor],
     options: tuple[bool, int, float, bool, bool],
@@ -70,13 +70,15 @@ def _run(
     hidden = states[-1].shape[2]
     proj = states[0].shape[2] if states[0].shape[2] != hidden else 0
     dropout = dropout if train else 0.0
-    net = _describe(cell, x.shape[2], hidden, layers, has_biases, bidirectional, dropout, proj)
+    net = _describe(cell, x.shape[-1], hidden, layers, has_biases, bidirectional, dropout, proj)
     flags = _operators.products(dtype, x.device) | _operators.effort() | (_operators.BATCH_FIRST if batch_first else 0)
     seed: list[Tensor] = []
     if dropout and layers > 1:
         flags |= _operators.TRAINING
         seed = [torch.randint(0, 2**63 - 1, (1,), device=x.device)]
-    return _operators.run(net, x, list(params), list(states), [], lengths, [], seed, flags)
+    if packing is not None:
+        return _operators.run_packed(net, packing, x, list(params), list(states), seed, flags)
+    return _operators.run(net, x, list(params), list(states), [], [], [], seed, flags)
 
 
 def _kernel(cell: str, name: str) -> Callable[..., Any]:
@@ -87,7 +89,7 @@ def _kernel(cell: str, name: str) -> Callable[..., Any]:
         states = [hx] if isinstance(hx, Tensor) else list(hx)
         if getattr(_plain, "on", False) or x.dim() != 3 or not _fits(x, states, params):
             return _original(original, x, hx, params, *options)
-        return tuple(_run(cell, x, [], states, params, options[:5], options[5]))
+        return tuple(_run(cell, x, None, states, params, options[:5], options[5]))
 
     return run
 
@@ -101,8 +103,7 @@ def _packed_kernel(cell: str, name: str) -> Callable[..., Any]:
         if getattr(_plain, "on", False) or not _fits(data, states, params):
             return _original(original, data, batch_sizes, hx, params, *options)
         packing = Packing(batch_sizes, data.device)
-        y, *final = _run(cell, packing.pad(data), [packing.lengths], states, params, options, False)
-        return (packing.pack(y), *final)
+        return tuple(_run(cell, data, packing, states, params, options, False))
 
     return run
 

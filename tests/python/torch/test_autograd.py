@@ -318,3 +318,26 @@ def test_opcheck_of_backward(name: str, kind: str) -> None:
     tensors = [[t.detach() for t in part] for part in (parameters, initial, restart)]
     arguments = (net, [torch.randn_like(y)], [torch.randn_like(f) for f in final], x.detach(), *tensors, lengths, resets, seed)
     torch.library.opcheck(torch.ops.recurve.backward.default, (*arguments, reserve, flags, wanted))
+
+
+def test_packed_sequences():
+    """Padding and packing are part of one function: gradients, again and in double precision, and the refusal of second derivatives."""
+    module = recurve.nn.GRU(3, 4, 2, bidirectional=True).double()
+    lengths = torch.tensor([4, 1, 3])
+    hx = torch.randn(4, 3, 4, dtype=torch.float64, requires_grad=True)
+
+    def run(x, hx):
+        y, h = module(torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False), hx)
+        return y.data, h
+
+    x = torch.randn(4, 3, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(run, (x, hx))
+    y, h = run(x, hx)
+    once = torch.autograd.grad(y.pow(2).sum() + h.sum(), [x, *module.parameters()], retain_graph=True)
+    twice = torch.autograd.grad(y.pow(2).sum() + h.sum(), [x, *module.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(once, twice))
+    (only_h,) = torch.autograd.grad(run(x, hx)[1].sum(), hx)  # y has no gradient
+    assert only_h.abs().sum() > 0
+    with pytest.raises(RuntimeError, match="as_torch"):
+        (g,) = torch.autograd.grad(run(x, hx)[0].pow(2).sum(), x, create_graph=True)
+        g.pow(2).sum().backward()

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 import recurve  # noqa: E402
 import recurve.nn  # noqa: E402
-from recurve.nn import _operators  # noqa: E402
+from recurve.nn import _takeover  # noqa: E402
 
 MODULES = [
     (torch.nn.LSTM, {"proj_size": 3}),
@@ -23,13 +23,13 @@ MODULES = [
 def calls(monkeypatch):
     """How often recurve ran a network."""
     seen = []
-    original = _operators.run
+    original = _takeover._run
 
     def counted(*arguments):
         seen.append(1)
         return original(*arguments)
 
-    monkeypatch.setattr(_operators, "run", counted)
+    monkeypatch.setattr(_takeover, "_run", counted)
     return seen
 
 
