@@ -171,7 +171,7 @@ static rcv_status plan_for(const rcvb_kind *about, int64_t steps, int64_t batch,
         .resets = about->resets, .batch_major = about->batch_major, .data = about->data, .states = about->states,
         .parameters = about->parameters, .gradients = about->parameters, .separate_parameters = true,
         .threads = about->threads, .device = device, .effort = effort, .schedule = about->schedule,
-        .no_vendor = !getenv("RECURVE_VENDOR")); /* the frameworks call these libraries at the same time */
+        .no_vendor = true); /* the frameworks' own threads call oneDNN and cuDNN */
     return rcvb_pass(rcv_plan_new(about->net, &options, plan));
 }
 

@@ -2,7 +2,12 @@
 
 import importlib.util
 import os
+import signal
 import tempfile
+
+# A shell starts programs in the background with Ctrl-C ignored, which tests send themselves.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Plans of these tests are not kept: the variable is read when the library is first used.
 _cache = tempfile.TemporaryDirectory(prefix="recurve-tests-")
