@@ -110,8 +110,8 @@ static bool is_busy(const item *i) {
     return u != NULL;
 }
 
-static void free_item(item *i) {
-    item **at = &i->kind->items;
+static void free_item(kind *k, item *i) {
+    item **at = &k->items;
     while (*at != i) at = &(*at)->next;
     *at = i->next;
     for (use *u = i->uses, *next = NULL; u; u = next) {
@@ -150,13 +150,13 @@ static void make_room(const kind *k) {
     for (const item *i = k->items; i; i = i->next) count++;
     bool is_full = count >= KIND_PLANS && !k->about.schedule; /* plans by their strings serve one size each */
     item *oldest = is_full ? find_oldest(k) : plan_count >= ALL_PLANS ? find_oldest_of_all() : NULL;
-    if (oldest) free_item(oldest);
+    if (oldest) free_item(oldest->kind, oldest);
 }
 
-static void free_replaced(const kind *k) {
+static void free_replaced(kind *k) {
     for (item *i = k->items, *next = NULL; i; i = next) {
         next = i->next;
-        if (i->replaced && !is_busy(i) && k->calls - i->spared > SPARE_CALLS) free_item(i);
+        if (i->replaced && !is_busy(i) && k->calls - i->spared > SPARE_CALLS) free_item(k, i);
     }
 }
 
@@ -343,12 +343,12 @@ static rcv_status acquire(const rcvb_kind *about, int64_t steps, int64_t batch, 
     kind *k = find_kind(about);
     if (!k) return rcvb_fail(RCV_NO_MEMORY, "there is no memory for a plan");
     bool captured = is_captured(k, stream);
+    if (!captured) free_replaced(k);
     rcv_status status =
         captured ? choose_captured(k, steps, batch, stream, frozen, &i) : choose_item(k, steps, batch, &i);
     if (status) return status;
     k->calls++;
     i->used = ++now;
-    if (!captured) free_replaced(k);
     status = take_use(i, stream, frozen, captured, &u);
     if (status) return status;
     if (about->training && !captured) (void)rcv_run_update(u->run); /* where memory is short version 1 stays */

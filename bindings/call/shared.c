@@ -21,12 +21,11 @@ void rcvb_lock(void) {
 }
 void rcvb_unlock(void) { unlock(); }
 
-rcv_status rcvb_fail(rcv_status status, const char *format, ...) {
+void rcvb_set_message(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    return status;
 }
 
 rcv_status rcvb_pass(rcv_status status) { return status ? rcvb_fail(status, "%s", rcv_message()) : RCV_OK; }
