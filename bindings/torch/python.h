@@ -38,6 +38,7 @@ enum { METHOD_IS_FAST = 0x80 };
     X(void, Py_DecRef, (object))
 
 typedef struct {
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration */
 #define MEMBER(result, name, arguments) result(*name) arguments;
     PYTHON_FUNCTIONS(MEMBER)
 #undef MEMBER

@@ -57,6 +57,7 @@ typedef int32_t failure; /* 0: none */
 
 /* Those functions by their names, and facts that do not change. */
 typedef struct {
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration */
 #define MEMBER(result, name, arguments) result(*name) arguments;
     SHIM_FUNCTIONS(MEMBER)
 #undef MEMBER
