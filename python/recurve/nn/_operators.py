@@ -163,7 +163,19 @@ class _Refuse(torch.autograd.Function):
         raise RuntimeError(DOUBLE_BACKWARD)
 
 
-class _Run(torch.autograd.Function):
+class _Derived(torch.autograd.Function):
+    """What the three functions below share: derivatives in reverse mode, and the refusal of those in forward mode."""
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        return _derive_call(ctx, grads)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
+        raise RuntimeError(FORWARD_MODE)
+
+
+class _Run(_Derived):
     """A call in eager mode. Tensors: x, the parameters, the initial and the restart states."""
 
     @staticmethod
@@ -187,16 +199,8 @@ class _Run(torch.autograd.Function):
         _keep(ctx, (net, flags, parameter_count, initial_count), lengths, resets, seed, x, tensors, out[-1])
         return tuple(out)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        return _derive_call(ctx, grads)
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
-        raise RuntimeError(FORWARD_MODE)
-
-
-class _PackedRun(torch.autograd.Function):
+class _PackedRun(_Derived):
     """The same for a packed sequence, in one function with padding and packing. The leading arguments are as many as those of _Run."""
 
     @staticmethod
@@ -227,12 +231,8 @@ class _PackedRun(torch.autograd.Function):
             found[7] = ctx.packing.pack_rows(found[7])
         return tuple(found)
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
-        raise RuntimeError(FORWARD_MODE)
 
-
-class _TransformedRun(torch.autograd.Function):
+class _TransformedRun(_Derived):
     """The same for transforms of torch.func, which need a separate setup_context."""
 
     @staticmethod
@@ -258,14 +258,6 @@ class _TransformedRun(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         net, flags, parameter_count, initial_count, lengths, resets, seed, x, *tensors = inputs
         _keep(ctx, (net, flags, parameter_count, initial_count), lengths, resets, seed, x, tensors, output[-1])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        return _derive_call(ctx, grads)
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
-        raise RuntimeError(FORWARD_MODE)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:

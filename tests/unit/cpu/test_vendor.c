@@ -528,6 +528,8 @@ static void test_absence(void **state) {
     check_ok(rcv_net_new(cell, &net_options, &net));
     rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = 2, .batch = 2, .schedule = "vendor");
     check_fails(rcv_plan_new(net, &options, &plan), RCV_UNSUPPORTED, "this build has no oneDNN");
+    options.no_vendor = true;
+    check_fails(rcv_plan_new(net, &options, &plan), RCV_UNSUPPORTED, "is to do without oneDNN");
     rcv_net_free(net);
     rcv_cell_free(cell);
     test_context_end(&allocator, context);
