@@ -1,7 +1,8 @@
-/* PyTorch operators that run a network forwards and backwards:
+/* PyTorch operators that run a network. The derivative of the first, which calls the others, is in python/recurve/nn/_operators.py.
  *
- *   recurve::forward(str net, Tensor x, Tensor[] parameters, Tensor[] initial, Tensor[] restart, Tensor[] lengths, Tensor[] resets,
+ *   recurve::network(str net, Tensor x, Tensor[] parameters, Tensor[] initial, Tensor[] restart, Tensor[] lengths, Tensor[] resets,
  *                    Tensor[] seed, int flags, int frozen) -> Tensor[]
+ *   recurve::forward(...)    the same without derivatives
  *   recurve::backward(str net, Tensor[] dy, Tensor[] dfinal, Tensor x, Tensor[] parameters, Tensor[] initial, Tensor[] restart,
  *                     Tensor[] lengths, Tensor[] resets, Tensor[] seed, Tensor reserve, int flags, str wanted) -> Tensor[]
  *
@@ -549,14 +550,16 @@ static void backward_kernel(value *stack, uint64_t inputs, uint64_t outputs) {
 /* The version of libtorch's C interface that this file was written for: 2.10. */
 static const uint64_t interface_version = UINT64_C(2) << 56 | UINT64_C(10) << 48;
 
+#define FORWARD_ARGUMENTS                                                                                              \
+    "(str net, Tensor x, Tensor[] parameters, Tensor[] initial, Tensor[] restart, Tensor[] lengths, Tensor[] resets, " \
+    "Tensor[] seed, int flags, int frozen) -> Tensor[]"
+
 static const struct {
     const char *schema, *name;
     operator_kernel kernel;
 } operators[] = {
-    {"forward(str net, Tensor x, Tensor[] parameters, Tensor[] initial, Tensor[] restart, Tensor[] lengths, Tensor[] "
-     "resets, "
-     "Tensor[] seed, int flags, int frozen) -> Tensor[]",
-     "forward", forward_kernel},
+    {"network" FORWARD_ARGUMENTS, "network", forward_kernel},
+    {"forward" FORWARD_ARGUMENTS, "forward", forward_kernel},
     {"backward(str net, Tensor[] dy, Tensor[] dfinal, Tensor x, Tensor[] parameters, Tensor[] initial, Tensor[] "
      "restart, "
      "Tensor[] lengths, Tensor[] resets, Tensor[] seed, Tensor reserve, int flags, str wanted) -> Tensor[]",

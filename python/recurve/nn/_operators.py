@@ -1,7 +1,8 @@
-"""The operators of PyTorch that run networks: torch.ops.recurve.forward and backward.
+"""The operators of PyTorch that run networks: torch.ops.recurve.network, which has derivatives, and forward and backward, which have none.
 
-Their kernels are in C (bindings/torch/operators.c). Here are their shapes for torch.compile, their derivatives, and the way past the dispatcher's
-derivatives in eager mode, where a torch.autograd.Function is faster.
+Their kernels are in C (bindings/torch/operators.c). Here are their shapes for torch.compile, and the derivatives. In graphs of torch.compile there
+are forward and backward, since each call of an operator whose derivative is in Python costs some 50 us. In eager mode, too, what a module calls is a
+torch.autograd.Function around these two.
 """
 
 # mypy: disable-error-code=no-untyped-call
@@ -136,9 +137,8 @@ def _call_backward(
     final = grads[1:]
     none = x.new_empty(0)
     dfinal = [none if g is None else g for g in final] if any(g is not None for g in final) else []
-    flat = torch.ops.recurve.backward.default(
-        net, dy, dfinal, x, parameters, initial, restart, lengths, resets, seed, reserve, flags, wanted
-    )
+    with _below_autograd():
+        flat = _backward(net, dy, dfinal, x, parameters, initial, restart, lengths, resets, seed, reserve, flags, wanted)
     found = iter(flat)
     dx = next(found) if needs_x else None
     dparameters = [next(found) if n else None for n in needs_parameters]
@@ -312,32 +312,30 @@ def _derive_call(ctx: Any, grads: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
     return (None,) * 7 + found
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    net, x, parameters, initial, restart, lengths, resets, seed, flags, _ = inputs
-    # Without TRAINING, as in a trace, there is no reserve: in place of one of this size the backward call repeats the forward call.
-    reserve = output[-1] if flags & TRAINING else x.new_zeros(1, dtype=torch.uint8)
-    ctx.outputs = len(output) - bool(flags & TRAINING)
-    ctx.call = net, flags | TRAINING, len(parameters), len(initial), len(restart), len(lengths), len(resets)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, *parameters, *initial, *restart, *lengths, *resets, *seed, reserve)
+def _needs_grad(x: Tensor, *lists: Sequence[Tensor]) -> bool:
+    return torch.is_grad_enabled() and (x.requires_grad or any(t.requires_grad for tensors in lists for t in tensors))
 
 
-def _cut(tensors: list[Tensor], counts: tuple[int, ...]) -> list[list[Tensor]]:
-    parts, at = [], 0
-    for count in counts:
-        parts.append(tensors[at : at + count])
-        at += count
-    return [*parts, tensors[at:]]
-
-
-def _derive(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
-    net, flags, *counts = ctx.call
-    x, *rest, reserve = ctx.saved_tensors
-    parts = _cut(rest, tuple(counts))
-    wants = ctx.needs_input_grad
-    needed = (wants[1], list(wants[2]), any(wants[3]), any(wants[4]))
-    dx, dparameters, dinitial, drestart = _call_backward(net, flags, (x, *parts, reserve), needed, list(grads[: ctx.outputs]))
-    return None, dx, dparameters, dinitial, drestart, [None] * counts[3], [None] * counts[4], [None] * len(parts[-1]), None, None
+def _run_network(
+    net: str,
+    x: Tensor,
+    parameters: list[Tensor],
+    initial: list[Tensor],
+    restart: list[Tensor],
+    lengths: list[Tensor],
+    resets: list[Tensor],
+    seed: list[Tensor],
+    flags: int,
+    frozen: int,
+) -> list[Tensor]:
+    """The operator `network` where derivatives may be wanted. Also without TRAINING, as in a trace: then the reserve is not among the outputs."""
+    if not _needs_grad(x, parameters, initial, restart):
+        with _below_autograd():
+            found: list[Tensor] = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
+        return found
+    function = _TransformedRun if torch._C._are_functorch_transforms_active() else _Run
+    out = function.apply(net, flags | TRAINING, len(parameters), len(initial), lengths, resets, seed, x, *parameters, *initial, *restart)
+    return list(out if flags & TRAINING else out[:-1])
 
 
 def refuse_derivative(ctx: Any, *grads: Any) -> Any:
@@ -352,12 +350,12 @@ def register() -> None:
     """Registers the operators. Once."""
     if bindings().rcvb_torch_register():
         raise ImportError(message())
-    torch.library.register_fake("recurve::forward")(_forward_shapes)
+    for name in ("network", "forward"):
+        torch.library.register_fake(f"recurve::{name}")(_forward_shapes)
     torch.library.register_fake("recurve::backward")(_backward_shapes)
-    torch.library.register_autograd("recurve::forward", _derive, setup_context=_setup)
-    torch.library.register_autograd("recurve::backward", refuse_derivative)
-    torch.library.register_vmap("recurve::forward", refuse_vmap)
-    torch.library.register_vmap("recurve::backward", refuse_vmap)
+    _derivatives.impl("network", _run_network, "Autograd")
+    for name in ("network", "forward", "backward"):
+        torch.library.register_vmap(f"recurve::{name}", refuse_vmap)
 
 
 def _find_quick() -> Any:
@@ -374,9 +372,12 @@ def _find_quick() -> Any:
     return None if failed else function.value
 
 
+_derivatives = torch.library.Library("recurve", "FRAGMENT")
 register()
 quick = _find_quick()
+_network = torch.ops.recurve.network.default
 _forward = torch.ops.recurve.forward.default
+_backward = torch.ops.recurve.backward.default
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 
 
@@ -393,22 +394,17 @@ def run(
     frozen: int = 0,
 ) -> list[Tensor]:
     """Runs a network: y and the final states."""
-    grad = torch.is_grad_enabled() and (
-        x.requires_grad
-        or any(p.requires_grad for p in parameters)
-        or any(t.requires_grad for t in initial)
-        or any(t.requires_grad for t in restart)
-    )
+    grad = _needs_grad(x, parameters, initial, restart)
     grad = grad or forward_ad._current_level >= 0  # the function refuses tangents, which the operator would drop
     is_compiling = torch.compiler.is_compiling()
     if not is_compiling and torch._C._is_tracing():  # one graph for calls with gradients and without
-        traced: list[Tensor] = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, 0)
+        traced: list[Tensor] = _network(net, x, parameters, initial, restart, lengths, resets, seed, flags, 0)
         return traced[: 1 + len(shapes(net).states)]
     if grad:
         flags |= TRAINING
         frozen = 0
     if is_compiling:
-        out: list[Tensor] = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
+        out: list[Tensor] = _network(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
     elif grad:
         function = _TransformedRun if torch._C._are_functorch_transforms_active() else _Run
         out = list(function.apply(net, flags, len(parameters), len(initial), lengths, resets, seed, x, *parameters, *initial, *restart))

@@ -289,7 +289,7 @@ def test_autocast_of_rounded_and_of_exact_inputs(name: str) -> None:
 
 
 def operator_arguments(name: str, kind: str) -> tuple[Any, ...]:
-    """Arguments of recurve::forward, with TRAINING."""
+    """Arguments of recurve::network, with TRAINING."""
     ours, _, x, hx = exact_pair(name)
     initial = flat(hx) if kind != "zeros" else []
     restart = [torch.randn_like(h, requires_grad=True) for h in initial] if kind == "all" else []
@@ -306,7 +306,7 @@ def operator_arguments(name: str, kind: str) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("kind", ["zeros", "hx", "all"])
 def test_opcheck_of_forward(name: str, kind: str) -> None:
-    torch.library.opcheck(torch.ops.recurve.forward.default, operator_arguments(name, kind))
+    torch.library.opcheck(torch.ops.recurve.network.default, operator_arguments(name, kind))
 
 
 @pytest.mark.parametrize("kind", ["zeros", "hx", "all"])

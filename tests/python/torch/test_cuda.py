@@ -255,7 +255,7 @@ def test_opcheck():
     ours = recurve.nn.LSTM(4, 3, 2, device="cuda")
     parameters = [p.detach().requires_grad_() for p in ours.parameters()]
     x = torch.randn(5, 2, 4, device="cuda", requires_grad=True)
-    torch.library.opcheck(torch.ops.recurve.forward.default, (ours._net, x, parameters, [], [], [], [], [], 16 | 3 << 8, 0))
+    torch.library.opcheck(torch.ops.recurve.network.default, (ours._net, x, parameters, [], [], [], [], [], 16 | 3 << 8, 0))
 
 
 def test_long_sequence_and_empty_batch():
