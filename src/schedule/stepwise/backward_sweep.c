@@ -60,6 +60,11 @@ static void place_inputs(rcvi_stepwise *w, rcvi_track *t, const rcvi_graph *grap
     }
 }
 
+/* A late state whose next value is products only: they are computed at the next step, and its slot holds zeros. */
+static bool is_cleared(const rcvi_track *t, size_t state) {
+    return t->is_retimed && t->retimed.is_late[state] && !t->retimed.has_rest[state];
+}
+
 /* What a part is given, and what others read of it. */
 static void mark_values(const rcvi_stepwise *w, const rcvi_track *t, rcvi_fusion *f, const rcvi_storage *inputs) {
     const rcvi_sweep *s = &t->backward;
@@ -78,14 +83,9 @@ static void mark_values(const rcvi_stepwise *w, const rcvi_track *t, rcvi_fusion
     for (size_t i = 0; i < states; i++) {
         f->given[graph->states[i].value] = true;
         f->storage[graph->states[i].value] = rcvi_incoming_adjoint(w, t, s, i);
-        if (w->frame.ragged) f->needed[graph->states[i].next] = true;
+        if (w->frame.ragged && !is_cleared(t, i)) f->needed[graph->states[i].next] = true;
     }
     f->defers_gradients = w->modes.defer_gradients;
-}
-
-/* A late state whose next value is products only: they are computed at the next step, and its slot holds zeros. */
-static bool is_cleared(const rcvi_track *t, size_t state) {
-    return t->is_retimed && t->retimed.is_late[state] && !t->retimed.has_rest[state];
 }
 
 static void open_part(rcvi_stepwise *w, rcvi_track *t, int part, const rcvi_storage *inputs) {
@@ -103,7 +103,7 @@ static void open_part(rcvi_stepwise *w, rcvi_track *t, int part, const rcvi_stor
         int next = graph->states[i].next;
         if (s->parts.of_state[i] != part) continue;
         if (is_cleared(t, i)) {
-            rcvi_fusion_clear_each_step(f, s->states[i], rcvi_state_size(graph, i));
+            if (!frame->ragged) rcvi_fusion_clear_each_step(f, s->states[i], rcvi_state_size(graph, i));
             continue;
         }
         rcvi_track_make_readable(w, t, f, next);
@@ -178,10 +178,12 @@ static void write_adjoint_states(rcvi_stepwise *w, rcvi_track *t, int part) {
     const rcvi_graph *graph = t->backward.graph;
     for (size_t i = 0; i < rcvi_track_adjoint(w, t)->state_count && !w->frame.program->failed; i++) {
         int v = graph->states[i].next;
-        if (t->backward.parts.of_state[i] != part || is_cleared(t, i)) continue;
+        if (t->backward.parts.of_state[i] != part) continue;
         rcvi_storage later = rcvi_storage_later(&f->time_map, t->backward.states[i]);
         rcvi_view next = rcvi_storage_at_step(&f->time_map, &t->backward.states[i]);
-        if (!rcvi_track_stores_directly(w, f, v))
+        if (is_cleared(t, i))
+            rcvi_clear_where_live(w, t, f, rcvi_state_size(graph, i), next, rcvi_storage_at_step(&f->time_map, &later));
+        else if (!rcvi_track_stores_directly(w, f, v))
             rcvi_select_or_copy(w, t, f, v, next, rcvi_storage_at_step(&f->time_map, &later));
         rcvi_write_reset_adjoint(w, t, &f->time_map, i, rcvi_state_size(graph, i), next);
     }

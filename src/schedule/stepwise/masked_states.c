@@ -30,6 +30,15 @@ void rcvi_select_or_copy(rcvi_stepwise *w, const rcvi_track *t, const rcvi_fusio
     program->time = (rcvi_time){.span = 1};
 }
 
+void rcvi_clear_where_live(rcvi_stepwise *w, const rcvi_track *t, const rcvi_fusion *f, int64_t size, rcvi_view out,
+                           rcvi_view otherwise) {
+    rcvi_program *program = w->frame.program;
+    if (!w->frame.ragged) return;
+    program->time = f->time_map.step;
+    rcvi_emit_select(program, w->frame.batch, size, length_mask(w, t, &f->time_map), out, rcvi_no_view(), otherwise);
+    program->time = (rcvi_time){.span = 1};
+}
+
 void rcvi_write_restarts(rcvi_stepwise *w, const rcvi_track *t, const rcvi_sweep *s, int part) {
     const rcvi_fusion *f = &s->fusions[part];
     rcvi_program *program = w->frame.program;
@@ -54,7 +63,8 @@ void rcvi_write_incoming(rcvi_stepwise *w, const rcvi_track *t, const rcvi_sweep
     const rcvi_time_map *time_map = &s->fusions[part].time_map;
     rcvi_program *program = w->frame.program;
     program->time = time_map->step;
-    for (size_t i = 0; w->frame.ragged && i < s->graph->state_count; i++) {
+    size_t states = rcvi_track_adjoint(w, t)->state_count; /* without operands of late products */
+    for (size_t i = 0; w->frame.ragged && i < states; i++) {
         if (s->parts.of_state[i] != part) continue;
         int64_t size = rcvi_state_size(s->graph, i);
         rcvi_storage later = rcvi_storage_later(time_map, s->states[i]), incoming = rcvi_incoming_adjoint(w, t, s, i);

@@ -1,13 +1,20 @@
 /* Retimed tracks: a backward sweep whose products are computed at the beginning of the next step (retime.h), and its tail.
  *
- * It applies on a GPU with combine, fuse and pack, without lengths, resets, recomputation and loop distribution. After the last step of
- * such a sweep the products of that step are left: the tail computes them from the first slots of their operands. It writes the adjoints
+ * It applies on a GPU with combine, fuse and pack, without resets, recomputation and loop distribution; with lengths to networks of one
+ * direction, forwards, layer by layer. With lengths the operands of late products are zero in steps that a sequence does not have, and so are
+ * the products; a late state keeps the caller's value until the sequence's last step. After the last step of such a sweep the products of that step are left: the tail computes them from the first slots of their operands. It writes the adjoints
  * of the first states and, where dx is late, the dx of the first step. */
 #include "schedule/stepwise/stepwise.h"
 
+/* With lengths the last step of the sweep must be one that no sequence leaves out, and the tail outside of the loop. */
+static bool may_retime(const rcvi_stepwise *w, const rcvi_track *t) {
+    bool ends_together = !t->is_reversed && w->frame.net->directions == 1 && !w->pass.is_wavefront;
+    return w->modes.retime && (!w->frame.ragged || ends_together);
+}
+
 void rcvi_track_retime(rcvi_stepwise *w, rcvi_track *t) {
     const rcvi_graph *adjoint = rcvi_track_adjoint(w, t);
-    if (w->modes.retime && !w->frame.program->failed)
+    if (may_retime(w, t) && !w->frame.program->failed)
         t->is_retimed = rcvi_retime(w->frame.program, adjoint, w->pass.chunk == 1, &t->retimed);
 }
 

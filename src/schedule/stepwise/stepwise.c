@@ -65,8 +65,7 @@ static void choose_modes(rcvi_stepwise *w) {
     modes->recompute = rungs->recompute > 0;
     modes->distribute = rungs->scan;
     modes->defer_gradients = program->machine.gpu && rungs->combine && !modes->recompute;
-    modes->retime = modes->defer_gradients && rungs->fuse && rungs->pack && !w->frame.ragged && !w->frame.resets &&
-                    !modes->distribute;
+    modes->retime = modes->defer_gradients && rungs->fuse && rungs->pack && !w->frame.resets && !modes->distribute;
 }
 
 static void write(rcvi_program *program) {

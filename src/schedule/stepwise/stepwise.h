@@ -168,6 +168,9 @@ void rcvi_recompute_write_chunk(rcvi_stepwise *w, rcvi_track *set, int64_t count
 /* Copies a value, or, with lengths, selects it within the sequence's length and `otherwise` past it. */
 void rcvi_select_or_copy(rcvi_stepwise *w, const rcvi_track *t, const rcvi_fusion *fusion, int value, rcvi_view out,
                          rcvi_view otherwise);
+/* With lengths: zero within the sequence's length, `otherwise` past it. */
+void rcvi_clear_where_live(rcvi_stepwise *w, const rcvi_track *t, const rcvi_fusion *fusion, int64_t size,
+                           rcvi_view out, rcvi_view otherwise);
 /* Before a forward step: states become the restart states where there is a reset. */
 void rcvi_write_restarts(rcvi_stepwise *w, const rcvi_track *t, const rcvi_sweep *sweep, int part);
 /* Where the adjoint of a state is read at a step. */

@@ -159,7 +159,7 @@ static float number_of(const emulation *s, size_t b, int64_t k, double scale) {
     double x = 2.0 * rand() / ((double)RAND_MAX + 1) - 1;
     if (s->on.engine.sorts && buffer->element == RCVI_BYTE && !strcmp(buffer->name, "live"))
         return k % batch < s->oracle.alive[k / batch];
-    return s->on.engine.is_cleared[b] ? 0 : (float)(x * scale);
+    return s->on.engine.cleared_before[b] != RCVI_NONE ? 0 : (float)(x * scale);
 }
 
 static void fill_buffer(emulation *s, size_t b, double scale) {

@@ -165,11 +165,18 @@ static void take_mask(const simulation *s, const rcvi_step *step) {
 static void take_plain(const simulation *s, const rcvi_step *step, int64_t rows) {
     for (int64_t r = 0; r < rows; r++) {
         const rcvi_view *from = &step->a;
-        bool selects = step->kind == RCVI_STEP_SELECT;
+        bool selects = step->kind == RCVI_STEP_SELECT, fills = step->kind == RCVI_STEP_FILL;
+        unsigned filled = fills && step->fill.number == 0 ? ZERO : COMPUTED;
         if (selects && !s->masks[step->mask.buffer][index_of(s, &step->mask, r, 0)]) from = &step->b;
-        for (int64_t c = 0; c < step->columns; c++)
-            put(s, &step->out, r, c, step->kind == RCVI_STEP_FILL ? COMPUTED : known_of(s, from, r, c));
+        for (int64_t c = 0; c < step->columns; c++) put(s, &step->out, r, c, fills ? filled : known_of(s, from, r, c));
     }
+}
+
+/* What a buffer holds that was cleared. Operands of late products (schedule/retime.h) are adjoints, which are zero in steps that a sequence
+ * does not have; the program itself fills the place behind the last step of these with zeros. */
+static unsigned char cleared(const simulation *s, int buffer) {
+    bool late = s->program->steps[s->program->buffers[buffer].first].kind == RCVI_STEP_FILL;
+    return late ? ZERO : CLEARED;
 }
 
 /* Rows that a step leaves out keep what they hold. */
@@ -180,7 +187,8 @@ static void leave_out(simulation *s, const rcvi_step *step, int64_t first) {
         for (int64_t i = 0; accesses[k].written && i < (step->rows - first) * accesses[k].columns; i++) {
             unsigned char *held =
                 element(s, accesses[k].view, first + i / accesses[k].columns, i % accesses[k].columns);
-            if (*held != CLEARED) *held = STALE;
+            int buffer = accesses[k].view->buffer;
+            if (s->engine->cleared_before[buffer] == RCVI_NONE || *held != cleared(s, buffer)) *held = STALE;
             s->left_out++;
         }
     }
@@ -218,8 +226,8 @@ static void take_steps(simulation *s, size_t first, size_t end) {
             continue;
         }
         for (size_t b = 0; b < s->program->buffer_count; b++) {
-            if (s->engine->is_cleared[b] && s->program->buffers[b].first == (int)i)
-                memset(s->held[b], CLEARED, (size_t)element_count(s, (int)b));
+            if (s->engine->cleared_before[b] == (int)i)
+                memset(s->held[b], cleared(s, (int)b), (size_t)element_count(s, (int)b));
         }
         for (int64_t k = 0; k < step->loop.count; k++) {
             s->outer = around;

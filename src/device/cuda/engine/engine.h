@@ -111,7 +111,7 @@ struct rcvi_engine {
     bool counts;      /* kernels of short steps read the number of rows from `alive`, [steps] in the scratch */
     bool has_alive;   /* it is there, for these or for persistent kernels */
     bool *is_short;   /* [steps] computes only the rows whose sequences have not ended */
-    bool *is_cleared; /* [buffers] cleared before the loop with which its lifetime begins */
+    int *cleared_before; /* [buffers] the loop before which it is cleared, or RCVI_NONE */
 
     /* Loops that are one kernel, or a few. */
     rcvi_persistent **persistent;        /* [steps] of loops that are one kernel, else NULL */

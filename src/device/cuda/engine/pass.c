@@ -194,12 +194,12 @@ static rcv_status launch_group(rcvi_cuda_pass *p, const rcvi_cuda_group *group) 
     return launch_on(p, group, stream_of(p, group));
 }
 
-/* Clears the buffers whose lifetime begins with this loop and of which its steps leave rows out. */
+/* Clears the buffers of which the steps of this loop leave rows out. */
 static rcv_status clear_buffers(rcvi_cuda_pass *p, size_t loop) {
     const rcvi_engine *e = p->engine;
     for (size_t b = 0; b < e->program->buffer_count; b++) {
         const rcvi_buffer *buffer = &p->program->buffers[b];
-        if (!e->is_cleared[b] || buffer->first != (int)loop) continue;
+        if (e->cleared_before[b] != (int)loop) continue;
         size_t bytes = (size_t)buffer->count * rcvi_element_bytes(e->program, buffer->element);
         uintptr_t at = (uintptr_t)p->worker->buffers[b];
         cudaStream_t stream = p->worker->streams.handles[0];

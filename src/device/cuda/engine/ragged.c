@@ -4,7 +4,7 @@
  * in the device's memory.
  *
  * Rows that a short step leaves out keep their old contents. That is correct where they are read only by steps that leave out the same
- * rows, and by selections, which take their other operand there. A buffer with a place for every time step that is read as a whole, such
+ * rows at the same time, and by selections, which take their other operand there. A buffer with a place for every time step that is read as a whole, such
  * as factors of gradients, is cleared before the loop: products and sums then read zeros. Where a map might turn these zeros into NaN or
  * infinity, as by a division, the buffers that it reads are computed for all rows. */
 #include "device/cuda/engine/ragged.h"
@@ -41,12 +41,38 @@ static bool may_be_short(const rcvi_program *program, const rcvi_step *step) {
            step->rows == program->options.batch;
 }
 
-/* Whether the step's view is another place at every time step, in a buffer whose lifetime begins with a loop. In a loop over chunks, a
+/* Whether the step's view is another place at every time step, in a buffer that can be cleared before a loop. In a loop over chunks, a
  * view that moves only within a chunk has the same places in the next chunk. */
 static bool is_stepwise(const rcvi_program *program, const rcvi_step *step, const rcvi_view *view) {
     const rcvi_buffer *buffer = &program->buffers[view->buffer];
     bool moves = step->time.outer ? view->outer != 0 : view->stride != 0;
-    return !view->wrap && moves && buffer->role == RCVI_ARENA && program->steps[buffer->first].kind == RCVI_STEP_LOOP;
+    return !view->wrap && moves && buffer->role == RCVI_ARENA &&
+           rcvi_cuda_first_loop(program, view->buffer) != RCVI_NONE;
+}
+
+static bool touches(const rcvi_step *step, int buffer) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int count = rcvi_step_accesses(step, accesses);
+    bool found = false;
+    for (int k = 0; k < count; k++) found |= accesses[k].view->buffer == buffer;
+    return found;
+}
+
+int rcvi_cuda_first_loop(const rcvi_program *program, int buffer) {
+    const rcvi_buffer *b = &program->buffers[buffer];
+    for (int i = b->first; i <= b->last; i++) {
+        const rcvi_step *step = &program->steps[i];
+        if (step->kind == RCVI_STEP_LOOP) {
+            int end = i + 1 + step->loop.body;
+            for (int k = i + 1; k < end; k++) {
+                if (touches(&program->steps[k], buffer)) return i;
+            }
+            i = end - 1;
+        } else if (touches(step, buffer) && (step->kind != RCVI_STEP_FILL || step->fill.number != 0)) {
+            return RCVI_NONE;
+        }
+    }
+    return RCVI_NONE;
 }
 
 /* Whether the step reads rows that short steps leave out. A selection reads its second operand there. */
@@ -55,13 +81,29 @@ static bool reads_whole(const rcvi_engine *e, const rcvi_step *step, const rcvi_
     return step->kind != RCVI_STEP_SELECT || access->view == &step->b;
 }
 
-static bool is_read_whole(const rcvi_engine *e, int buffer) {
+/* The time at which the step reads or writes the first rows of the view's buffer, if it goes through all of it; else 0. */
+static int64_t time_at_first(const rcvi_step *step, const rcvi_view *view) {
+    int64_t slot = step->rows * view->row, each = slot ? view->stride / slot : 0;
+    return each ? step->time.base - view->offset / slot * step->time.inner / each : 0;
+}
+
+/* Whether a short step reads what the writer, another short step, wrote at another time: then rows that the writer left out. */
+static bool reads_other_time(const rcvi_step *reader, const rcvi_view *read, const rcvi_step *writer,
+                             const rcvi_view *written) {
+    return time_at_first(reader, read) != time_at_first(writer, written);
+}
+
+/* Whether rows that the writer, a short step, leaves out of its view are read. */
+static bool is_read_whole(const rcvi_engine *e, const rcvi_step *writer, const rcvi_view *written) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     for (size_t i = 0; i < e->program->step_count; i++) {
         const rcvi_step *step = &e->program->steps[i];
         int count = rcvi_step_accesses(step, accesses);
         for (int k = 0; k < count; k++) {
-            if (accesses[k].view->buffer == buffer && reads_whole(e, step, &accesses[k])) return true;
+            if (accesses[k].view->buffer != written->buffer) continue;
+            if (reads_whole(e, step, &accesses[k])) return true;
+            if (e->is_short[i] && accesses[k].read && reads_other_time(step, accesses[k].view, writer, written))
+                return true;
         }
     }
     return false;
@@ -107,19 +149,24 @@ static bool stays_short(rcvi_engine *e, const rcvi_step *step, const bool *is_de
     int count = rcvi_step_accesses(step, accesses);
     for (int k = 0; k < count; k++) {
         int buffer = accesses[k].view->buffer;
-        if (!accesses[k].written || !is_read_whole(e, buffer)) continue;
+        if (!accesses[k].written || !is_read_whole(e, step, accesses[k].view)) continue;
         if (is_delicate[buffer] || !is_stepwise(e->program, step, accesses[k].view)) return false;
-        e->is_cleared[buffer] = true;
+        e->cleared_before[buffer] = rcvi_cuda_first_loop(e->program, buffer);
     }
     return true;
+}
+
+static void clear_nothing(rcvi_engine *e) {
+    for (size_t b = 0; b < e->program->buffer_count; b++) e->cleared_before[b] = RCVI_NONE;
 }
 
 rcv_status rcvi_cuda_find_short(rcvi_engine *e) {
     const rcvi_program *program = e->program;
     e->is_short = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->is_short);
-    e->is_cleared = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->is_cleared);
+    e->cleared_before = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->cleared_before);
     bool *is_delicate = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *is_delicate);
     if (e->pool.failed) return RCV_NO_MEMORY;
+    clear_nothing(e);
     e->sorts = can_sort(program);
     e->counts = e->sorts && (program->rungs.graph || program->options.device_lengths);
     e->has_alive = e->sorts && (e->counts || program->rungs.persistent);
@@ -127,7 +174,7 @@ rcv_status rcvi_cuda_find_short(rcvi_engine *e) {
         e->is_short[i] = may_be_short(program, &program->steps[i]);
     for (bool changed = e->sorts; changed;) {
         changed = false;
-        memset(e->is_cleared, 0, program->buffer_count * sizeof *e->is_cleared);
+        clear_nothing(e);
         find_delicate(e, is_delicate);
         for (size_t i = 0; i < program->step_count; i++) {
             if (!e->is_short[i] || stays_short(e, &program->steps[i], is_delicate)) continue;

@@ -13,6 +13,8 @@ typedef struct rcvi_cuda_rows {
 
 /* Finds whether runs sort, which steps then are short, and which buffers are cleared before their loop. */
 rcv_status rcvi_cuda_find_short(rcvi_engine *engine);
+/* The first loop that touches a buffer of which nothing but zeros is written before; else RCVI_NONE. */
+int rcvi_cuda_first_loop(const rcvi_program *program, int buffer);
 /* Whether rows of the buffer are the caller's sequences. */
 bool rcvi_cuda_is_by_row(const rcvi_buffer *buffer);
 

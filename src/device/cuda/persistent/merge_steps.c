@@ -6,7 +6,8 @@
  * Where sequences end, or are reset within a loop, the loop has selections: out[r] = mask[r] ? a[r] : b[r]. Each of these is a kernel launch
  * otherwise; here they become instructions of the map before them, and what one step gives to the next stays in registers. A step is merged
  * into the last map that has the same product step and the same time, unless a step in between conflicts with it, so the meaning of the
- * program is kept. Of several values for one view the last one is stored.
+ * program is kept. A map with products takes the selections before it, if it alone reads their results, and not as operands of its products. Of several
+ * values for one view the last one is stored.
  *
  * Steps that skip the rows that have ended (ragged.c) are merged with others: a view is then written either for the rows that have not
  * ended, or for all. In a row that has ended, values of such a step are undefined, and only selections, which take something else there, may
@@ -157,10 +158,47 @@ static bool goes_by_rows(const rcvi_engine *e, const rcvi_persistent *p, const r
     return found;
 }
 
+/* Is what the selection writes read by this step alone? */
+static bool selects_for(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_step *selection,
+                        const rcvi_step *step) {
+    const rcvi_step *loop = &e->program->steps[p->loop];
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    if (selection->kind != RCVI_STEP_SELECT) return false;
+    for (int i = 1; i <= loop->loop.body; i++) {
+        int count = loop + i == selection || loop + i == step ? 0 : rcvi_step_accesses(&loop[i], accesses);
+        for (int k = 0; k < count; k++) {
+            if (accesses[k].view->buffer == selection->out.buffer) return false;
+        }
+    }
+    return true;
+}
+
+/* Does the step, which has products, take the last kernel step, which is selections for it alone? */
+static bool takes_selections(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_step *step,
+                             const int *product_step) {
+    const rcvi_step *first = &e->program->steps[p->loop + 1];
+    const rcvi_kernel_step *s = p->step_count ? &p->steps[p->step_count - 1] : NULL;
+    if (!s || has_sums(step) || s->by_rows || product_step[member_of(e, s, 0) - first] != step - first) return false;
+    for (int n = 0; n < s->member_count; n++) {
+        if (!selects_for(e, p, member_of(e, s, n), step)) return false;
+    }
+    return may_merge(e, s, step);
+}
+
+/* Adds a step of the program to a kernel step; one with products as the first. */
+static void add_member(const rcvi_engine *e, rcvi_kernel_step *s, int step) {
+    bool leads = has_products(&e->program->steps[step]);
+    for (int n = s->member_count; leads && n > 0; n--) s->members[n] = s->members[n - 1];
+    if (leads) s->before = s->member_count;
+    s->members[leads ? 0 : s->member_count] = step;
+    s->member_count++;
+}
+
 /* The last kernel step that `step` may be merged into, or their number. `product_step`: as above. A step by rows has no products. */
 static int find_merge_target(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_step *step,
                              const int *product_step, bool by_rows) {
     const rcvi_step *first = &e->program->steps[p->loop + 1];
+    if (has_products(step) && takes_selections(e, p, step, product_step)) return p->step_count - 1;
     for (int i = p->step_count - 1; i >= 0 && !has_products(step) && !has_sums(step); i--) {
         bool together = product_step[step - first] == product_step[member_of(e, &p->steps[i], 0) - first];
         bool differs = by_rows && has_products(member_of(e, &p->steps[i], 0));
@@ -245,15 +283,11 @@ static int written_view(merger *j, const rcvi_map *member, int view, bool is_fir
     return found;
 }
 
-/* Adds a member that is a map. The views of the first member keep their numbers. Only the first member has products, and the second one of a
- * pair. */
+/* Adds a member that is a map. The views of the first member keep their numbers (begin_map). Only the first member has products, and the
+ * second one of a pair. */
 static void add_map(merger *j, const rcvi_map *member, bool is_first, bool is_short) {
     rcvi_map *map = j->map;
     int base = map->instruction_count, products = map->product_count;
-    if (is_first) {
-        memcpy(map->operands, member->operands, (size_t)member->operand_count * sizeof *member->operands);
-        map->operand_count = member->operand_count;
-    }
     for (int p = 0; p < member->product_count; p++) {
         rcvi_product to = member->products[p];
         to.out = written_view(j, member, to.out, is_first);
@@ -279,6 +313,12 @@ static void add_map(merger *j, const rcvi_map *member, bool is_first, bool is_sh
         map->stores[map->store_count++] = store;
         define(j, store.out, store.product, store.source, is_short);
     }
+}
+
+static void begin_map(merger *j, const rcvi_step *first) {
+    if (first->kind != RCVI_STEP_MAP) return;
+    memcpy(j->map->operands, first->map->operands, (size_t)first->map->operand_count * sizeof *j->map->operands);
+    j->map->operand_count = first->map->operand_count;
 }
 
 static void add_selection(merger *j, const rcvi_step *step, bool is_short) {
@@ -343,7 +383,9 @@ static rcv_status merge_members(rcvi_engine *e, rcvi_kernel_step *s, rcvi_step *
     bool selects = false;
     merger j;
     RCVI_TRY(open_merger(e, s, &j));
-    for (int n = 0; n < s->member_count; n++) {
+    begin_map(&j, member_of(e, s, 0));
+    for (int i = 0; i < s->member_count; i++) {
+        int n = i < s->before ? i + 1 : i == s->before ? 0 : i; /* in the program's order */
         const rcvi_step *member = member_of(e, s, n);
         bool is_short = e->is_short[s->members[n]];
         selects |= member->kind == RCVI_STEP_SELECT;
@@ -381,7 +423,7 @@ rcv_status rcvi_persistent_merge_steps(rcvi_engine *e, rcvi_persistent *p, bool 
         rcvi_kernel_step *s = &p->steps[argument];
         if (argument == p->step_count) p->step_count++;
         s->by_rows |= by_rows;
-        s->members[s->member_count++] = p->loop + 1 + i;
+        add_member(e, s, p->loop + 1 + i);
     }
     if (pairs) rcvi_persistent_pair_products(e, p);
     find_merged_product_steps(p, product_step);

@@ -87,9 +87,10 @@ enum { RCVI_MAX_PORTS = 64 };
 
 /* Steps of the program, merged into one map. */
 typedef struct {
-    int members[RCVI_MAX_STEP_MEMBERS], member_count; /* steps of the program, in its order */
-    const rcvi_step *step;                            /* the merged map */
-    int product_step;                                 /* the kernel step with products that it goes with, or itself */
+    /* Steps of the program, in its order; but one with products comes first, also where `before` selections come before it. */
+    int members[RCVI_MAX_STEP_MEMBERS], member_count, before;
+    const rcvi_step *step; /* the merged map */
+    int product_step;      /* the kernel step with products that it goes with, or itself */
     int task;
     int second_product; /* paired: products from this one on are pipe 1's, in the rows of weights of those before; 0: not paired */
     bool by_rows;      /* a block has whole rows, else columns of all rows */
