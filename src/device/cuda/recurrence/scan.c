@@ -134,6 +134,16 @@ static rcv_status load(rcvi_scan *s, int major, int minor) {
     return status;
 }
 
+/* By a stream of its own, and waits: the caller's streams do not wait for the default stream, where they are not of its blocking kind. */
+static rcv_status clear(void *memory, size_t bytes) {
+    cudaStream_t stream = NULL;
+    RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+    cudaError_t error = cudaMemsetAsync(memory, 0, bytes, stream);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+    cudaStreamDestroy(stream);
+    return rcvi_cuda_check(error, "clearing a scan's memory");
+}
+
 static rcv_status open(rcvi_scan *s) {
     struct cudaDeviceProp properties;
     RCVI_CUDA_TRY(cudaGetDeviceProperties(&properties, s->ordinal), "reading the device's properties");
@@ -148,7 +158,7 @@ static rcv_status open(rcvi_scan *s) {
     RCVI_TRY(load(s, properties.major, properties.minor));
     if (!s->bytes) return RCV_OK;
     RCVI_CUDA_TRY(cudaMalloc((void **)&s->scratch, s->bytes), "allocating a scan's memory");
-    return rcvi_cuda_check(cudaMemset(s->scratch, 0, s->bytes), "clearing a scan's memory");
+    return clear(s->scratch, s->bytes);
 }
 
 static void close_device(rcvi_scan *s) {
