@@ -40,6 +40,9 @@ static rcv_status begin_scan(const xla_frame *frame, rcvb_platform platform, sca
     if (!status) status = rcvb_see_argument(&c->of, "a", &a);
     if (status) return status;
     if (a->dims != 3) return rcvb_fail(RCV_INVALID, "a does not have three dimensions");
+    if ((flags & RCVB_JAX_SCAN_LENGTHS) && c->of.device != RCVB_CPU) /* the library reads them on the host */
+        return rcvb_fail(RCV_INVALID, "the scan was traced for the CPU and runs on a GPU: make the GPU the default "
+                                      "device where it is traced");
     c->shape.steps = a->sizes[0];
     c->shape.batch = a->sizes[1];
     c->shape.channels = a->sizes[2];

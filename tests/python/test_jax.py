@@ -1,4 +1,4 @@
-"""recurve.jax.Network against networks of jax.lax.scan, and with JAX's transformations."""
+"""recurve.jax.Network against networks of jax.lax.scan, and with JAX's transformations, on the CPU and on a GPU where JAX has one."""
 
 import os
 import subprocess
@@ -20,6 +20,8 @@ STEPS, BATCH, INPUT, HIDDEN = 7, 4, 5, 6
 CELLS = {"lstm": "lstm", "gru": "gru", "leaky": reference.LEAKY}
 TOLERANCE = {"float64": 1e-11, "float32": 2e-5, "bfloat16": 0.1, "float16": 0.02}
 HAS_CUDA = any(device.platform == "gpu" for device in jax.devices())
+
+pytestmark = pytest.mark.usefixtures("place")
 
 
 def random(number: int, shape: Any, dtype: Any = "float64") -> Any:
@@ -377,12 +379,13 @@ print(events.count("/jax/compilation_cache/cache_hits"), float(loss), float(sum(
 """
 
 
-def test_compiled_in_another_process(tmp_path: Any) -> None:
+def test_compiled_in_another_process(tmp_path: Any, place: str) -> None:
     """An executable of JAX's persistent cache, in a process that has made no plan."""
     code = CACHED.format(tests=os.path.dirname(__file__), folder=str(tmp_path / "jax"))
     said = []
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"} if place == "cpu" else None
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, env=environment)
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.split())
     assert said[0][0] == "0" and int(said[1][0]) > 0
@@ -465,12 +468,15 @@ def test_wrong_options() -> None:
         network("lstm", schedule="nothing")(network("lstm").init(jax.random.key(0)), X)
 
 
-def test_lengths_that_only_the_device_knows() -> None:
+def test_lengths_that_only_the_device_knows(place: str) -> None:
     """On the CPU the call fails; on a GPU the nearest length counts."""
     net = network("gru")
     params, call = net.init(jax.random.key(0)), jax.jit(lambda p, n: net(p, X, lengths=n)[0])
-    with pytest.raises(jax.errors.JaxRuntimeError, match="length 9 of sequence 2 is not in 1 to 7"):
-        call(params, jnp.array([1, 2, 9, 3])).block_until_ready()
+    if place == "cpu":
+        with pytest.raises(jax.errors.JaxRuntimeError, match="length 9 of sequence 2 is not in 1 to 7"):
+            call(params, jnp.array([1, 2, 9, 3])).block_until_ready()
+    else:
+        close(call(params, jnp.array([0, 2, 9, 3])), call(params, jnp.array([1, 2, 7, 3])), "float32")
     close(call(params, jnp.array([1, 2, 7, 3])), net(params, X, lengths=[1, 2, 7, 3])[0], "float32")
 
 
@@ -494,45 +500,3 @@ def test_traced_for_another_device() -> None:
         pytest.skip("there is a GPU")
     with pytest.raises((ValueError, NotImplementedError, jax.errors.JaxRuntimeError)):
         jax.block_until_ready(net(net.init(jax.random.key(0)), X))
-
-
-# ---- on a GPU ----
-
-
-@pytest.mark.skipif(not HAS_CUDA, reason="JAX has no CUDA device")
-class TestCuda:
-    """The default device is the GPU, so that the tests above run there; these compare it with the CPU."""
-
-    @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-    def test_against_cpu(self, dtype: str) -> None:
-        net, host = network("lstm", 2), network("lstm", 2, device="cpu")
-        params, x = net.init(jax.random.key(0)), random(1, (STEPS, BATCH, INPUT), dtype)
-        lengths = jnp.array([3, 7, 1, 5])
-
-        def loss(net: Any, params: Any, x: Any) -> Any:
-            return weigh(net(params, x, lengths=lengths)[0])
-
-        ours = jax.jit(jax.value_and_grad(lambda p, x: loss(net, p, x), (0, 1)))(params, x)
-        with jax.default_device(jax.devices("cpu")[0]):
-            there = jax.device_put((params, x), jax.devices("cpu")[0])
-            theirs = jax.value_and_grad(lambda p, x: loss(host, p, x), (0, 1))(*there)
-        close(ours, theirs, "bfloat16" if dtype == "bfloat16" else "float16")
-
-    def test_on_the_cpu_beside_it(self) -> None:
-        cpu = jax.devices("cpu")[0]
-        net = network("gru", device="cpu")
-        params, x = jax.device_put((net.init(jax.random.key(0)), X), cpu)
-        assert next(iter(net(params, x)[0].devices())).platform == "cpu"
-
-    def test_calls_in_a_row(self) -> None:
-        """Results are enqueued, not waited for."""
-        net = network("lstm")
-        params, x = net.init(jax.random.key(0)), random(1, (STEPS, BATCH, INPUT), "float32")
-        step = jax.jit(lambda p: jax.tree.map(lambda a, g: a - 1e-3 * g, p, jax.grad(lambda p: weigh(net(p, x)))(p)))
-        once = params
-        for _ in range(50):
-            once = step(once)
-        twice = params
-        for _ in range(50):
-            twice = jax.block_until_ready(step(twice))
-        close(once, twice, "float32")

@@ -1,4 +1,4 @@
-"""recurve.jax.scan against jax.lax.scan."""
+"""recurve.jax.scan against jax.lax.scan, on the CPU and on a GPU where JAX has one."""
 
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np  # noqa: E402
 import recurve.jax as rj  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
+
+pytestmark = pytest.mark.usefixtures("place")
 
 STEPS, BATCH, CHANNELS = 9, 3, 5
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "float16": 0.02, "bfloat16": 0.1}
@@ -70,6 +72,25 @@ def test_types(dtype: str) -> None:
     close(h, reference(a.astype("float64"), b.astype("float64")), dtype)
     da, initial = jax.grad(lambda a, i: rj.scan(a, b, i).sum(), (0, 1))(a, random(3, (BATCH, CHANNELS), dtype))
     assert da.dtype == a.dtype == initial.dtype
+
+
+@pytest.mark.parametrize("shape", [(3000, 1, 4), (700, 2, 32), (64, 4, 512)])
+def test_sizes(shape: Any) -> None:
+    """Long, and wide: on a GPU by several algorithms, whose memory each first call finds cleared."""
+    a, b, weights = random(1, shape), random(2, shape), random(3, shape)
+    for dtype in ("float64", "float32"):
+        given = a.astype(dtype), b.astype(dtype)
+        close(jax.jit(rj.scan)(*given), jax.jit(reference)(a, b), dtype)
+        ours = jax.jit(jax.grad(lambda a, b: (rj.scan(a, b).astype("float64") * weights).sum(), (0, 1)))
+        theirs = jax.jit(jax.grad(lambda a, b: (reference(a, b) * weights).sum(), (0, 1)))
+        close(ours(*given), theirs(a, b), dtype)
+
+
+def test_lengths_traced_and_resets() -> None:
+    a, b, resets = random(1, (STEPS, BATCH, CHANNELS)), random(2, (STEPS, BATCH, CHANNELS)), random(3, (STEPS, BATCH)) > 0
+    call = jax.jit(lambda lengths: rj.scan(a, b, lengths=lengths, resets=resets))
+    for lengths in ([4, 9, 1], [9, 2, 3]):
+        close(call(jnp.array(lengths)), reference(a, b, lengths=lengths, resets=resets))
 
 
 def test_without_batch() -> None:

@@ -74,12 +74,18 @@ def is_host_array(value: Any) -> bool:
     return not isinstance(value, jax.Array)
 
 
-def platform_of(array: Any, wanted: str | None) -> str:
-    """Where a call with this array runs: "cpu" or "cuda". A traced array is taken to be on JAX's default device."""
+def platform_of(arrays: Sequence[Any], wanted: str | None) -> str:
+    """Where a call with these arrays runs: "cpu" or "cuda".
+
+    That is the device to which one of them is committed, otherwise JAX's default device, wherever the others are. Where it is traced, the
+    default device, too.
+    """
     if wanted is not None:
         return wanted
-    if isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer):
-        name = next(iter(array.devices())).platform
+    is_traced = any(isinstance(array, jax.core.Tracer) for array in arrays)
+    committed = [] if is_traced else [array for array in arrays if getattr(array, "committed", False)]
+    if committed:
+        name = next(iter(committed[0].devices())).platform
     else:
         default: Any = getattr(jax.config, "jax_default_device", None)
         name = jax.default_backend() if default is None else getattr(default, "platform", default)

@@ -280,7 +280,7 @@ class Network:
         }
 
     def _call(self, operands: Operands, is_random: bool, dtype: Any) -> Call:
-        device = _ffi.platform_of(operands.x, self._device)
+        device = _ffi.platform_of(operands.arrays(), self._device)
         data = _ffi.float_type(operands.x.dtype)
         parameters = _ffi.float_type(operands.parameters[0].dtype) if operands.parameters else data
         flags = _products(operands.x.dtype, dtype, device) | data << _calls.DATA_SHIFT

@@ -132,7 +132,8 @@ def scan(
     flags = _ffi.float_type(a.dtype) | (REVERSE if reverse else 0) | (RESETS if resets is not None else 0)
     a, b = a.reshape(steps, batch, channels), b.reshape(steps, batch, channels)
     valid = None
-    if lengths is not None and _ffi.platform_of(a, None) == "cuda":  # the library takes lengths from the host
+    given = [array for array in (a, b, initial, lengths, resets) if array is not None]
+    if lengths is not None and _ffi.platform_of(given, None) == "cuda":  # the library takes lengths from the host
         a, b, valid = _mask(a, b, lengths)
         resets, lengths = None if resets is None else resets & valid[..., 0], None
     elif lengths is not None:
