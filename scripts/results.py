@@ -554,11 +554,11 @@ def jax_page(data):
     rows = []
     for row in data["rows"]:
         mine, theirs = (row["median"][name] for name in ("recurve", "jax.lax.scan"))
-        rows.append([row["problem"]["cell"], shape(row["problem"]), PASSES[row["problem"]["pass"]], f"**{milliseconds(mine)}**", milliseconds(theirs),
-                     times(theirs / mine), code(row["plan"])])
-    return (f"## recurve.jax against jax.lax.scan\n\nBoth are compiled by jax.jit of jax {data['jax']} and timed in turns, in {data['rows'][0]['problem']['dtype']}; medians. "
+        rows.append([row["problem"]["cell"], shape(row["problem"]), row["problem"]["dtype"], PASSES[row["problem"]["pass"]], f"**{milliseconds(mine)}**",
+                     milliseconds(theirs), times(theirs / mine), code(row["plan"])])
+    return (f"## recurve.jax against jax.lax.scan\n\nBoth are compiled by jax.jit of jax {data['jax']} and timed in turns; medians. "
             "The loop of `jax.lax.scan` reads input products that were computed before it.\n\n"
-            + table(["cell", "T,B,I,H,L", "pass", "recurve, ms", "jax.lax.scan, ms", "speed-up", "plan"], rows)), [data]
+            + table(["cell", "T,B,I,H,L", "type", "pass", "recurve, ms", "jax.lax.scan, ms", "speed-up", "plan"], rows)), [data]
 
 
 # ---- modules for PyTorch ----
