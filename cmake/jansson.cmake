@@ -1,19 +1,26 @@
 # jansson, the one library that is required: sets JANSSON_INCLUDE_DIRS, JANSSON_LIBRARY_DIRS and JANSSON_LIBRARIES. Found without pkg-config, too.
 # Packages for Python link the static library, where it can be part of a shared one.
 
-find_package(PkgConfig QUIET)
-if(PkgConfig_FOUND)
-    pkg_check_modules(JANSSON QUIET jansson)
+if(NOT CMAKE_CROSSCOMPILING) # pkg-config knows the libraries of the machine that compiles
+    find_package(PkgConfig QUIET)
+    if(PkgConfig_FOUND)
+        pkg_check_modules(JANSSON QUIET jansson)
+    endif()
 endif()
 if(NOT JANSSON_FOUND)
     find_path(JANSSON_HEADER_DIR jansson.h)
     find_library(JANSSON_LIBRARY jansson)
     mark_as_advanced(JANSSON_HEADER_DIR JANSSON_LIBRARY)
     if(NOT JANSSON_HEADER_DIR OR NOT JANSSON_LIBRARY)
-        message(FATAL_ERROR "jansson was not found: install libjansson-dev (Debian, Ubuntu), jansson-devel (Fedora) or jansson (Arch, Homebrew)")
+        set(target "")
+        if(CMAKE_CROSSCOMPILING)
+            set(target " for ${CMAKE_SYSTEM_PROCESSOR}")
+        endif()
+        message(FATAL_ERROR "jansson${target} was not found: install libjansson-dev (Debian, Ubuntu), jansson-devel (Fedora) or jansson (Arch, Homebrew)${target}")
     endif()
     set(JANSSON_INCLUDE_DIRS ${JANSSON_HEADER_DIR})
-    set(JANSSON_LIBRARIES ${JANSSON_LIBRARY})
+    set(JANSSON_LIBRARIES jansson)
+    cmake_path(GET JANSSON_LIBRARY PARENT_PATH JANSSON_LIBRARY_DIRS)
 endif()
 
 if(RCV_PYTHON AND NOT APPLE)
