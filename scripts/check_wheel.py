@@ -17,6 +17,7 @@ FILES = (
     r"|recurve\.libs/libjansson[^/]*|recurve-[^/]*\.dist-info/.*"
 )
 MEGABYTES = {False: 4, True: 12}  # without CUDA, with it
+MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of ELF files
 
 
 def needed(elf):
@@ -50,6 +51,10 @@ def complaints(path):
         if not re.fullmatch(FILES, file):
             yield f"{file} does not belong into it"
         if content[:4] == b"\x7fELF":
+            (number,) = struct.unpack_from("<H", content, 0x12)
+            machine = MACHINES.get(number, f"the ELF machine {number}")
+            if not name.endswith(f"_{machine}.whl"):
+                yield f"{file} is for {machine}, and the wheel is named {name}"
             yield from (f"{file} needs {library}" for library in needed(content) if not re.fullmatch(SYSTEM, library))
     has_cuda = b"cudaGetDevice" in files.get("recurve/lib/librecurve.so", b"")
     size = os.path.getsize(path)

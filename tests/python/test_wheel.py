@@ -76,6 +76,15 @@ def test_unsound_wheel_is_refused(
     assert (complaint or f"{name} is missing") in said.stderr
 
 
+def test_architecture_is_that_of_the_name(wheel: Path, tmp_path: Path) -> None:
+    other = "x86_64" if "aarch64" in wheel.name else "aarch64"
+    copy = tmp_path / re.sub("(x86_64|aarch64)", other, wheel.name)
+    copy.write_bytes(wheel.read_bytes())
+    said = check(copy)
+    assert said.returncode == 1
+    assert re.search(r"recurve/lib/librecurve\.so is for (x86_64|aarch64), and the wheel is named", said.stderr)
+
+
 def test_needed_libraries_are_the_systems(wheel: Path, tmp_path: Path) -> None:
     """An executable that needs another library is refused: here libffi, which Python's _ctypes needs."""
     _ctypes = pytest.importorskip("_ctypes")
