@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+import recurve
 from recurve._native import nvidia
 
 
@@ -14,7 +15,8 @@ def main() -> NoReturn:
     given, folders = os.environ.get("LD_LIBRARY_PATH"), nvidia.folders()
     if folders:  # after those that are given
         os.environ["LD_LIBRARY_PATH"] = ":".join(([given] if given else []) + folders)
-    program = Path(__file__).resolve().parent / "bin" / "recurve"
+    programs = [Path(folder, "bin", "recurve") for folder in recurve.__path__]  # two in an editable installation
+    program = next(filter(Path.exists, programs), programs[-1])
     try:
         os.execv(program, ["recurve", *sys.argv[1:]])
     except OSError as error:

@@ -79,6 +79,25 @@ def test_missing_library_is_one_sentence(tmp_path: Path, content: "bytes | None"
     assert said.count("\n") == 1 and str(tmp_path) in said and "reinstall" in said
 
 
+def test_editable_installation(tmp_path: Path) -> None:
+    """Libraries and the command in one folder of the package, Python files in another."""
+    for name, content in ("lib/librecurve.so", ""), ("bin/recurve", "#!/bin/sh\necho command $1"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(content)
+        (tmp_path / name).chmod(0o755)
+    code = (
+        "import recurve, sys\n"
+        f"recurve.__path__.insert(0, {str(tmp_path)!r})\n"
+        "from recurve import __main__\n"
+        "from recurve._native import library\n"
+        "print(library.path(library.CORE), flush=True)\n"
+        "sys.argv[1:] = ['list']\n"
+        "__main__.main()\n"
+    )
+    said = run_python(code, RECURVE_LIBRARY_FOLDER="")
+    assert said.stdout.splitlines() == [f"{tmp_path}/lib/librecurve.so", "command list"], said.stderr
+
+
 def test_other_version_is_refused() -> None:
     code = (
         "import recurve; recurve.__version__ = '9.9.9'\ntry: recurve.builtin_cells()\nexcept ImportError as e: print(e)"

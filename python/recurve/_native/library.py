@@ -8,6 +8,7 @@ import threading
 import weakref
 from typing import Any
 
+import recurve
 from recurve._native import api, errors, nvidia
 
 CORE = "librecurve.so"
@@ -21,8 +22,8 @@ _context: Handle | None = None
 def folders() -> list[str]:
     """Folders that may hold the libraries, in the order in which they are searched."""
     given = os.environ.get("RECURVE_LIBRARY_FOLDER")
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return ([os.path.abspath(given)] if given else []) + [os.path.join(package, "lib")]
+    # An editable installation has two folders: one with the libraries, and the checkout with the Python files.
+    return ([os.path.abspath(given)] if given else []) + [os.path.join(folder, "lib") for folder in recurve.__path__]
 
 
 def path(name: str) -> str:
@@ -33,7 +34,7 @@ def path(name: str) -> str:
             return candidate
     raise ImportError(
         f"{name} is not in {' or '.join(map(os.path.dirname, candidates))}: reinstall the package with 'pip install "
-        "--force-reinstall recurve', or set RECURVE_LIBRARY_FOLDER to the folder of a build"
+        "--force-reinstall .' in a checkout, or set RECURVE_LIBRARY_FOLDER to the folder of a build"
     )
 
 
