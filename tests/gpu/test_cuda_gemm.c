@@ -202,6 +202,32 @@ static void test_cut(void **state) {
         check_one(3 + (int)i % 2, cuts[i].size, cuts[i].variant, ROUNDED, 1);
 }
 
+/* Large products in tf32 whose operands' rows begin anywhere: these are computed from copies. Also with fewer rows, or less depth, than the
+ * shape has. */
+static void test_copied(void **state) {
+    (void)state;
+    static const int64_t size[] = {514, 1030, 518}, aligned[] = {516, 1032, 518};
+    static const unsigned variants[] = {0, 1, 2, 3, 4 | 2, 4 | 1, 8 | 2, 8, 16 | 2, 16};
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        check_one(1, i % 2 ? size : aligned, variants[i], 0, 1);
+        problem p = make_problem(1, size, variants[i], i % 3 ? 0 : 3, 1);
+        rcvi_cuda_gemm *gemm = NULL;
+        int64_t *length = p.shape.transpose_a ? &p.shape.depth : &p.shape.rows;
+        check_ok(rcvi_cuda_gemm_new(blas, &p.shape, 0, &gemm));
+        assert_true(rcvi_cuda_gemm_workspace(gemm) > 1 << 20 && rcvi_cuda_gemm_workspace(gemm) <= RCVI_GEMM_WORKSPACE);
+        bool shortens = !p.shape.transpose_out && !(p.shape.transpose_a && !p.shape.accumulate);
+        if (shortens) *length -= 130;
+        check_ok(rcvi_cuda_gemm_run_length(gemm, shortens ? *length : 0, tensor_at(&p.a), tensor_at(&p.b),
+                                           p.shape.starts ? tensor_at(&p.start) : NULL, false, tensor_at(&p.out),
+                                           workspace, stream));
+        check_cuda(cudaStreamSynchronize(stream));
+        accept_product(&p, kinds[1].error, "a product of copies");
+        tensor_check(&p.out, "a product of copies");
+        rcvi_cuda_gemm_free(gemm);
+        free_problem(&p);
+    }
+}
+
 /* Large products whose rows have zeros after their depth: the product includes them. */
 static void test_padded(void **state) {
     (void)state;
@@ -477,7 +503,7 @@ int main(void) {
         cmocka_unit_test(test_tune),     cmocka_unit_test(test_empty),  cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_starts),   cmocka_unit_test(test_cut),    cmocka_unit_test(test_store),
         cmocka_unit_test(test_parts),    cmocka_unit_test(test_depth),  cmocka_unit_test(test_padded),
-        cmocka_unit_test(test_aside),
+        cmocka_unit_test(test_aside),    cmocka_unit_test(test_copied),
     };
     if (!has_gpu()) {
         printf("skipped: no GPU\n");

@@ -18,6 +18,8 @@ def bindings() -> ctypes.CDLL:
     lib.rcvb_net.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)]
     lib.rcvb_forget.argtypes = [ctypes.c_uint64]
     lib.rcvb_forget.restype = None
+    lib.rcvb_unpack.argtypes = [ctypes.c_int64, ctypes.c_int64] + [ctypes.c_void_p] * 4
+    lib.rcvb_unpack.restype = ctypes.c_int64
     lib.rcvb_wait_for_searches.argtypes = []
     lib.rcvb_wait_for_searches.restype = None
     lib.rcvb_stop_searches.argtypes = []

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recurve._native.bindings import bindings
+
 
 def _pad(rows: Tensor, places: Tensor, count: int) -> Tensor:
     return rows.new_zeros((count, *rows.shape[1:])).index_copy_(0, places, rows)
@@ -48,18 +50,29 @@ class Packing:
 
     def __init__(self, batch_sizes: Tensor, device: torch.device) -> None:
         self.steps, self.batch = len(batch_sizes), int(batch_sizes[0])
-        there = torch.arange(self.batch) < batch_sizes.unsqueeze(1)  # [steps, batch]
-        self.lengths = there.sum(0)
-        places = there.view(-1).nonzero().view(-1)
-        self.places = places.to(device, non_blocking=True) if device.type != "cpu" else places
+        size = self.steps * self.batch
+        if torch.compiler.is_compiling() or type(batch_sizes) is not Tensor or batch_sizes.dtype != torch.int64:
+            there = torch.arange(self.batch) < batch_sizes.unsqueeze(1)  # [steps, batch]
+            self.lengths, self.places = there.sum(0), there.view(-1).nonzero().view(-1).to(device)
+            self.source = torch.where(there.view(-1), there.view(-1).cumsum(0) - 1, 0).to(device)
+            return
+        numbers = torch.empty(2 * size + self.batch, dtype=torch.int64)
+        batch_sizes, at = batch_sizes.contiguous(), numbers.data_ptr()
+        rows: int = bindings().rcvb_unpack(self.steps, self.batch, batch_sizes.data_ptr(), at, at + 8 * size, at + 16 * size)
+        if rows < 0:
+            raise RuntimeError("the batch sizes of a packed sequence do not fall from step to step")
+        self.lengths = numbers[2 * size :]
+        there = numbers[: size + rows]
+        there = there.to(device, non_blocking=True) if device.type != "cpu" else there
+        self.source, self.places = there[:size], there[size:]
 
     def pad_rows(self, rows: Tensor) -> Tensor:
-        """[steps, batch, features], without a derivative."""
-        return _pad(rows, self.places, self.steps * self.batch).view(self.steps, self.batch, -1)
+        """[steps, batch, features], without a derivative. Past the length of a sequence it has the packed sequence's first row."""
+        return rows.index_select(0, self.source).view(self.steps, self.batch, -1)
 
     def pack_rows(self, padded: Tensor) -> Tensor:
         """[rows, features]."""
-        return padded.reshape(self.steps * self.batch, -1).index_select(0, self.places)
+        return padded.view(self.steps * self.batch, -1).index_select(0, self.places)
 
     def pad(self, rows: Tensor) -> Tensor:
         padded: Tensor = _Pad.apply(rows, self.places, self.steps * self.batch)

@@ -18,6 +18,7 @@ rcv_status rcvi_gemm_make(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shap
     bool starts = !made->empty && !shape->accumulate && !shape->transpose_out && shape->a != RCVI_F64;
     if (shape->starts && !starts)
         status = rcvi_gemm_fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "does not start from a row");
+    if (!made->empty) rcvi_gemm_copy_operands(made);
     if (!made->empty) rcvi_gemm_deepen(&made->shape);
     if (!made->empty) rcvi_gemm_put_aside(made);
     if (!made->empty && status == RCV_OK) status = rcvi_gemm_cut(blas, made);
@@ -56,7 +57,7 @@ void rcvi_cuda_gemm_free(rcvi_cuda_gemm *gemm) {
 size_t rcvi_cuda_gemm_workspace(const rcvi_cuda_gemm *gemm) {
     size_t own = gemm->strict.workspace > gemm->loose.workspace ? gemm->strict.workspace : gemm->loose.workspace;
     size_t rest = gemm->rest ? rcvi_cuda_gemm_workspace(gemm->rest) : 0;
-    return gemm->aside + (own > rest ? own : rest);
+    return gemm->copies[0].bytes + gemm->copies[1].bytes + gemm->aside + (own > rest ? own : rest);
 }
 
 /* ---- runs ---- */
@@ -128,7 +129,8 @@ static rcv_status run_anew(const rcvi_cuda_gemm *gemm, call c) {
     rcvi_cuda_gemm_shape shape = gemm->shape;
     rcvi_cuda_gemm *other = NULL;
     *rcvi_gemm_length(&shape) = c.length;
-    RCVI_TRY(rcvi_gemm_make(gemm->blas, &shape, 0, rcvi_cuda_gemm_workspace(gemm) - gemm->aside, &other));
+    size_t taken = gemm->copies[0].bytes + gemm->copies[1].bytes + gemm->aside;
+    RCVI_TRY(rcvi_gemm_make(gemm->blas, &shape, 0, rcvi_cuda_gemm_workspace(gemm) - taken, &other));
     c.length = 0;
     rcv_status status = run(other, c);
     rcvi_cuda_gemm_free(other);
@@ -154,8 +156,26 @@ static rcv_status multiply(const rcvi_cuda_gemm *gemm, call c) {
     return gemm->rest ? multiply(gemm->rest, rest_of(gemm, c)) : RCV_OK;
 }
 
+/* Copies operands to the workspace: `c` then has these, and what is left of the workspace. */
+static rcv_status copy_operands(const rcvi_cuda_gemm *gemm, call *c) {
+    const rcvi_cuda_gemm_shape *s = &gemm->shape;
+    const void **operands[] = {&c->a, &c->b};
+    const int64_t to_row[] = {s->row_a, s->row_b};
+    for (int i = 0; i < 2; i++) {
+        bool fewer = c->length && (i == 0 || s->transpose_a); /* rows of a, or depth of both */
+        if (!gemm->copies[i].bytes) continue;
+        RCVI_CUDA_TRY(rcvi_cuda_pad_rows(c->stream, fewer ? c->length : gemm->copies[i].rows, gemm->copies[i].columns,
+                                         c->workspace, to_row[i], *operands[i], gemm->copies[i].row),
+                      "copying an operand of a product");
+        *operands[i] = c->workspace;
+        c->workspace = (char *)c->workspace + gemm->copies[i].bytes;
+    }
+    return RCV_OK;
+}
+
 static rcv_status run(const rcvi_cuda_gemm *gemm, call c) {
     const rcvi_cuda_gemm_shape *s = &gemm->shape;
+    RCVI_TRY(copy_operands(gemm, &c));
     if (!gemm->aside) return multiply(gemm, c);
     call aside = c;
     aside.start = NULL;

@@ -28,6 +28,11 @@ struct rcvi_cuda_gemm {
     int64_t rest_a, rest_b, rest_out, rest_start;
     bool rest_adds; /* depth was cut: the rest is added */
     size_t room;    /* bytes of workspace that its algorithms may take */
+    /* Operands a and b, as stored, that are copied to so many bytes of the workspace, with the rows of `shape`; 0: read where they are. */
+    struct {
+        size_t bytes;
+        int64_t rows, columns, row; /* as given */
+    } copies[2];
     /* Where `aside` is not 0, the output is computed in so many bytes of the workspace, with the strides of `shape`, and then copied
      * or added to its place: [rows, columns] with row_out elements from row to row. */
     size_t aside;
@@ -69,6 +74,7 @@ rcv_status rcvi_gemm_choose(rcvi_cuda_gemm *gemm, int choice);
 /* align.c. What a product may take of `room` bytes of workspace. */
 size_t rcvi_gemm_room(const rcvi_cuda_gemm_shape *shape, size_t room);
 /* Changes gemm->shape so that the library's fast algorithms apply; cuts a rest from it. In this order. */
+void rcvi_gemm_copy_operands(rcvi_cuda_gemm *gemm);
 void rcvi_gemm_deepen(rcvi_cuda_gemm_shape *shape);
 void rcvi_gemm_put_aside(rcvi_cuda_gemm *gemm);
 rcv_status rcvi_gemm_cut(rcvi_cuda_blas *blas, rcvi_cuda_gemm *gemm);

@@ -225,6 +225,35 @@ extern "C" cudaError_t rcvi_cuda_store_or_add(cudaStream_t stream, int64_t rows,
     return start(store_or_add<1>, grid, block, stream, rows, columns, accumulate, out, row_out, a, row_a);
 }
 
+/* As store_or_add, a column a thread. */
+__global__ void pad_rows(int64_t rows, int64_t columns, float *out, int64_t row_out, const float *a, int64_t row_a) {
+    int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= row_out) return;
+    int64_t step = (int64_t)gridDim.y * blockDim.y * RCVI_TUNED_ADD_ROWS;
+    for (int64_t r = (int64_t)blockIdx.y * blockDim.y * RCVI_TUNED_ADD_ROWS + threadIdx.y; r < rows; r += step) {
+        float x[RCVI_TUNED_ADD_ROWS] = {};
+#pragma unroll
+        for (int i = 0; i < RCVI_TUNED_ADD_ROWS; i++) {
+            int64_t row = r + i * blockDim.y;
+            if (row < rows && column < columns) x[i] = a[row * row_a + column];
+        }
+#pragma unroll
+        for (int i = 0; i < RCVI_TUNED_ADD_ROWS; i++) {
+            int64_t row = r + i * blockDim.y;
+            if (row < rows) out[row * row_out + column] = x[i];
+        }
+    }
+}
+
+extern "C" cudaError_t rcvi_cuda_pad_rows(cudaStream_t stream, int64_t rows, int64_t columns, float *out,
+                                          int64_t row_out, const float *a, int64_t row_a) {
+    if (rows <= 0 || columns <= 0) return cudaSuccess;
+    dim3 block(32, THREADS / 32);
+    dim3 grid((unsigned)divide_up(row_out, 32),
+              (unsigned)least(divide_up(rows, block.y * RCVI_TUNED_ADD_ROWS), RCVI_TUNED_EACH_BLOCKS));
+    return start(pad_rows, grid, block, stream, rows, columns, out, row_out, a, row_a);
+}
+
 extern "C" cudaError_t rcvi_cuda_fill(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out,
                                       double number) {
     bool zeros = number == 0 && !signbit(number);

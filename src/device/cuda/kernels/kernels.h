@@ -43,6 +43,9 @@ cudaError_t rcvi_cuda_add(cudaStream_t stream, int64_t rows, int64_t columns, rc
 /* out (+)= a, [rows, columns] floats with so many from row to row; they do not overlap. */
 cudaError_t rcvi_cuda_store_or_add(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate, float *out,
                                    int64_t row_out, const float *a, int64_t row_a);
+/* out = a, [rows, columns] floats, with zeros after its rows up to the length of out's rows. */
+cudaError_t rcvi_cuda_pad_rows(cudaStream_t stream, int64_t rows, int64_t columns, float *out, int64_t row_out,
+                               const float *a, int64_t row_a);
 cudaError_t rcvi_cuda_fill(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, double number);
 /* out[r] = mask[r * mask_row] ? a[r] : b[r]. */
 cudaError_t rcvi_cuda_select(cudaStream_t stream, int64_t rows, int64_t columns, const uint8_t *mask, int64_t mask_row,
