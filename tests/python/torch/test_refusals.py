@@ -178,3 +178,9 @@ def test_a_state_dict_of_another_shape(name: str) -> None:
     assert outcome(lambda: ours.load_state_dict(state)) == outcome(lambda: theirs.load_state_dict(state))
     del state["weight_hh_l1"]
     assert outcome(lambda: ours.load_state_dict(state)) == outcome(lambda: theirs.load_state_dict(state))
+
+
+def test_packed_sequence_whose_sizes_rise() -> None:
+    data, sizes = torch.randn(5, 3), torch.tensor([2, 3])
+    with pytest.raises(RuntimeError, match="do not fall from step to step"):
+        recurve.nn.GRU(3, 4)(torch.nn.utils.rnn.PackedSequence(data, sizes))
