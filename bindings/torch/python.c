@@ -7,11 +7,6 @@
 
 rcvb_python python;
 
-static object read_object(const char *name) {
-    object *at = (object *)dlsym(RTLD_DEFAULT, name);
-    return at ? *at : NULL;
-}
-
 rcv_status rcvb_find_python(void) {
     void *found = NULL;
 #define FIND(result, name, arguments)                                                                                  \
@@ -21,8 +16,9 @@ rcv_status rcvb_find_python(void) {
     PYTHON_FUNCTIONS(FIND)
 #undef FIND
     python.none = (object)dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
-    python.runtime_error = read_object("PyExc_RuntimeError");
-    python.memory_error = read_object("PyExc_MemoryError");
-    bool complete = python.none && python.runtime_error && python.memory_error;
+    python.no = (object)dlsym(RTLD_DEFAULT, "_Py_FalseStruct");
+    python.tuple_class = (object)dlsym(RTLD_DEFAULT, "PyTuple_Type");
+    python.list_class = (object)dlsym(RTLD_DEFAULT, "PyList_Type");
+    bool complete = python.none && python.no && python.tuple_class && python.list_class;
     return complete ? RCV_OK : rcvb_fail(RCV_UNSUPPORTED, "this Python lacks an object that recurve needs");
 }

@@ -21,16 +21,17 @@ enum { METHOD_IS_FAST = 0x80 };
 #define PYTHON_FUNCTIONS(X)                                                                                            \
     X(object, PyCFunction_NewEx, (method_definition *, object, object))                                                \
     X(long long, PyLong_AsLongLong, (object))                                                                          \
-    X(object, PyList_New, (intptr_t))                                                                                  \
-    X(int, PyList_SetItem, (object, intptr_t, object))                                                                 \
+    X(object, PyTuple_New, (intptr_t))                                                                                 \
+    X(int, PyTuple_SetItem, (object, intptr_t, object))                                                                \
     X(object, PyDict_GetItemWithError, (object, object))                                                               \
     X(intptr_t, PyTuple_Size, (object))                                                                                \
     X(object, PyTuple_GetItem, (object, intptr_t))                                                                     \
     X(intptr_t, PySequence_Size, (object))                                                                             \
     X(object, PySequence_GetItem, (object, intptr_t))                                                                  \
     X(object, PyObject_Type, (object))                                                                                 \
+    X(object, PyObject_CallMethodObjArgs, (object, object, ...))                                                       \
+    X(object, PyUnicode_InternFromString, (const char *))                                                              \
     X(object, PyErr_Occurred, (void))                                                                                  \
-    X(void, PyErr_SetString, (object, const char *))                                                                   \
     X(void, PyErr_Clear, (void))                                                                                       \
     X(void *, PyEval_SaveThread, (void))                                                                               \
     X(void, PyEval_RestoreThread, (void *))                                                                            \
@@ -42,7 +43,7 @@ typedef struct {
 #define MEMBER(result, name, arguments) result(*name) arguments;
     PYTHON_FUNCTIONS(MEMBER)
 #undef MEMBER
-    object none, runtime_error, memory_error;
+    object none, no, tuple_class, list_class; /* None, False, tuple, list */
 } rcvb_python;
 
 extern rcvb_python python;

@@ -1,18 +1,19 @@
-/* Calls without derivatives, past PyTorch's dispatcher: the tensors' addresses come from PyTorch's DLPack exchange table. */
+/* Calls past PyTorch's dispatcher: the tensors' addresses come from PyTorch's DLPack exchange table. */
 #include "torch/quick.h"
 #include "call/shared.h"
+#include "torch/call.h"
 #include "torch/operators.h"
 #include "torch/python.h"
-#include "torch/shim.h"
 
 #include <dlfcn.h>
 #include <string.h>
 
-enum { MOST_TENSORS = 64, MOST_STATES = 16, GPU_ALIGNMENT = 16 };
+enum { MOST_TENSORS = 128, GPU_ALIGNMENT = 16 };
 
 /* ---- DLPack, as its version 1 lays it out ---- */
 
-enum { DLPACK_MAJOR = 1, DLPACK_CPU = 1, DLPACK_CUDA = 2, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4 };
+enum { DLPACK_MAJOR = 1, DLPACK_CPU = 1, DLPACK_CUDA = 2 };
+enum { DLPACK_INT = 0, DLPACK_UINT = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4, DLPACK_BOOL = 6 };
 
 typedef struct {
     void *data;
@@ -35,230 +36,346 @@ typedef struct {
 static const dl_exchange *exchange;
 static object (*wrap)(const void *tensor); /* a tensor as an object of Python, with a reference of its own */
 static object *tensor_class, *parameter_class;
+static object is_neg, untyped_storage, nbytes; /* names of methods */
+
+/* ---- tensors ---- */
+
+static bool find_dtype(const dl_tensor *t, int32_t *dtype) {
+    static const struct {
+        uint8_t code, bits;
+        const int32_t *dtype;
+    } dtypes[] = {{DLPACK_FLOAT, 32, &torch.float32}, {DLPACK_FLOAT, 64, &torch.float64},
+                  {DLPACK_FLOAT, 16, &torch.float16}, {DLPACK_BFLOAT, 16, &torch.bfloat16},
+                  {DLPACK_INT, 64, &torch.int64},     {DLPACK_UINT, 8, &torch.uint8},
+                  {DLPACK_BOOL, 8, &torch.boolean}};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        if (t->code == dtypes[i].code && t->bits == dtypes[i].bits) {
+            *dtype = *dtypes[i].dtype;
+            return t->lanes == 1;
+        }
+    }
+    return false;
+}
+
+static bool describe(const dl_tensor *t, about *a) {
+    int64_t elements = 1;
+    bool cpu = t->device == DLPACK_CPU;
+    for (int d = t->dims; d-- > 0; elements *= t->shape[d]) {
+        if (t->shape[d] != 1 && t->strides[d] != elements) return false;
+    }
+    *a = (about){.dims = t->dims,
+                 .sizes = t->shape,
+                 .elements = elements,
+                 .device = cpu ? torch.cpu : torch.cuda,
+                 .ordinal = cpu ? -1 : t->ordinal,
+                 .data = (char *)t->data + t->byte_offset};
+    bool aligned = cpu || (t->device == DLPACK_CUDA && (uintptr_t)a->data % GPU_ALIGNMENT == 0);
+    return aligned && find_dtype(t, &a->dtype);
+}
+
+/* Whether PyTorch reads the tensor's numbers with the other sign, as it does the imaginary part of a conjugate. */
+static bool has_other_sign(object o) {
+    object found = python.PyObject_CallMethodObjArgs(o, is_neg, NULL);
+    bool other = found != python.no;
+    python.Py_DecRef(found);
+    return other;
+}
+
+/* A tensor as PyTorch itself makes it, whose memory can be read in place. */
+static bool borrow(object o, about *a) {
+    dl_tensor t;
+    object class = python.PyObject_Type(o);
+    bool is_parameter = class == *parameter_class, simple = is_parameter || class == *tensor_class;
+    python.Py_DecRef(class);
+    if (!simple || exchange->borrow(o, &t)) return false;
+    bool stored = t.data != NULL; /* not so: zeros without memory */
+    return stored && describe(&t, a) && (is_parameter || !has_other_sign(o));
+}
 
 /* ---- arguments ---- */
 
 typedef struct {
-    const rcv_net *net;
-    long long flags, frozen;
-    dl_tensor x;
-    rcv_array_type type; /* of all tensors but the parameters */
-    rcvb_kind kind;
-    int64_t steps, batch;
-    void *stream;
-    const void *tensors[MOST_TENSORS], *initial[MOST_STATES];
-    bool has_states;
-} call;
+    call call;
+    gradients gradients;
+    intptr_t place;    /* of x among the arguments that have gradients */
+    about *next, *end; /* room for what is known of the tensors */
+} reading;
 
-static rcv_array_type type_of(const dl_tensor *t) {
-    if (t->lanes != 1) return RCV_AS_PLAN;
-    if (t->code == DLPACK_FLOAT && t->bits == 32) return RCV_AS_FLOAT32;
-    if (t->code == DLPACK_FLOAT && t->bits == 64) return RCV_AS_FLOAT64;
-    if (t->code == DLPACK_FLOAT && t->bits == 16) return RCV_AS_FLOAT16;
-    if (t->code == DLPACK_BFLOAT && t->bits == 16) return RCV_AS_BFLOAT16;
-    return RCV_AS_PLAN;
-}
-
-static bool is_contiguous(const dl_tensor *t) {
-    int64_t stride = 1;
-    for (int d = t->dims; d-- > 0; stride *= t->shape[d]) {
-        if (t->shape[d] != 1 && t->strides[d] != stride) return false;
+/* Items of a tuple or list, which keeps them. */
+static bool read_items(reading *r, object sequence, intptr_t from, intptr_t count, abouts *out) {
+    bool fits = count >= 0 && count <= r->end - r->next;
+    *out = (abouts){r->next, fits ? (size_t)count : 0};
+    for (intptr_t i = from; i < from + count && fits; i++) {
+        object o = python.PySequence_GetItem(sequence, i);
+        fits = o && borrow(o, r->next++);
+        python.Py_DecRef(o);
     }
-    return true;
+    return fits;
 }
 
-static bool has_shape(const dl_tensor *t, const rcv_parameter *p) {
-    if (t->dims != p->dims) return false;
-    for (int d = 0; d < p->dims; d++) {
-        if (t->shape[d] != p->shape[d]) return false;
-    }
-    return true;
-}
-
-/* A tensor as PyTorch itself makes it, whose memory can be read in place. */
-static bool borrow(object o, dl_tensor *t) {
-    object class = python.PyObject_Type(o);
-    bool simple = class == *tensor_class || class == *parameter_class;
+/* The tensors of a tuple or list. */
+static bool read_all(reading *r, object sequence, abouts *out) {
+    object class = python.PyObject_Type(sequence);
+    bool keeps =
+        class == python.tuple_class || class == python.list_class; /* another sequence may make its items anew */
     python.Py_DecRef(class);
-    if (!simple) return false;
-    if (exchange->borrow(o, t)) {
-        python.PyErr_Clear();
-        return false;
-    }
-    t->data = (char *)t->data + t->byte_offset;
-    bool aligned = t->device == DLPACK_CPU || (uintptr_t)t->data % GPU_ALIGNMENT == 0;
-    return aligned && is_contiguous(t);
+    return keeps && read_items(r, sequence, 0, python.PySequence_Size(sequence), out);
 }
 
-static bool is_beside(const call *c, const dl_tensor *t) {
-    return t->device == c->x.device && t->ordinal == c->x.ordinal;
+static bool read_item(object sequence, intptr_t i, about *out) {
+    object o = python.PySequence_GetItem(sequence, i);
+    bool fits = o && borrow(o, out);
+    python.Py_DecRef(o);
+    return fits;
 }
 
-static bool read_input(call *c, object x) {
-    if (!borrow(x, &c->x)) return false;
-    c->type = type_of(&c->x);
-    bool fits = c->x.dims == 3 && (c->x.device == DLPACK_CPU || c->x.device == DLPACK_CUDA) && c->type != RCV_AS_PLAN &&
-                c->x.shape[2] == rcv_net_get_options(c->net)->input;
-    if (!fits) return false;
-    bool batch_first = (c->flags & RCVB_BATCH_FIRST) != 0;
-    c->steps = c->x.shape[batch_first];
-    c->batch = c->x.shape[!batch_first];
-    return c->steps > 0 && c->batch > 0;
+static long long read_integer(object o) { return python.PyLong_AsLongLong(o); }
+
+static void read_net(reading *r, object const *arguments) {
+    r->call.net = (const rcv_net *)(intptr_t)read_integer(arguments[0]);
+    r->call.flags = read_integer(arguments[1]);
 }
 
-static bool read_parameters(call *c, object parameters, object names) {
-    size_t count = rcv_net_parameter_count(c->net);
-    if (python.PyTuple_Size(names) != (intptr_t)count || count > MOST_TENSORS) return false;
-    for (size_t i = 0; i < count; i++) {
-        dl_tensor t;
-        object o = python.PyDict_GetItemWithError(parameters, python.PyTuple_GetItem(names, (intptr_t)i));
-        if (!o || !borrow(o, &t) || !is_beside(c, &t)) return false;
-        if (!has_shape(&t, rcv_net_parameter(c->net, i)) || type_of(&t) != c->type) return false;
-        c->tensors[i] = t.data;
-    }
-    return true;
+/* The parameters, the initial and the restart states are items `from` to `end` of the tuple. */
+static bool read_tensors(reading *r, object tuple, intptr_t from, intptr_t end, object const *counts) {
+    call *c = &r->call;
+    intptr_t initial = from + read_integer(counts[0]), restart = initial + read_integer(counts[1]);
+    return read_items(r, tuple, from, initial - from, &c->parameters) &&
+           read_items(r, tuple, initial, restart - initial, &c->initial) &&
+           read_items(r, tuple, restart, end - restart, &c->restart);
 }
 
-static bool read_states(call *c, object states) {
-    intptr_t given = python.PySequence_Size(states), count = (intptr_t)rcv_net_state_count(c->net);
-    if (count > MOST_STATES || (given != 0 && given != count)) return false;
-    c->has_states = given != 0;
-    for (intptr_t i = 0; i < given; i++) {
-        dl_tensor t;
-        const rcv_state *s = rcv_net_state(c->net, (size_t)i);
-        object o = python.PySequence_GetItem(states, i);
-        bool fits = o && borrow(o, &t) && is_beside(c, &t) && type_of(&t) == c->type && s->size && t.dims == 3 &&
-                    t.shape[0] == s->total / s->size && t.shape[1] == c->batch && t.shape[2] == s->size;
-        python.Py_DecRef(o); /* the caller's list keeps it */
-        if (!fits) return false;
-        c->initial[i] = t.data;
-    }
-    return true;
-}
-
-static rcv_dtype products_of(const call *c) {
-    bool gpu = c->x.device == DLPACK_CUDA;
-    switch (c->type) {
-    case RCV_AS_FLOAT64: return RCV_FLOAT64;
-    case RCV_AS_BFLOAT16: return RCV_BFLOAT16;
-    case RCV_AS_FLOAT16: return gpu ? RCV_FLOAT16 : RCV_FLOAT32;
-    default: return gpu && c->flags & RCVB_ALLOW_TF32 ? RCV_TFLOAT32 : RCV_FLOAT32;
-    }
-}
-
-static bool find_place(call *c) {
-    uint32_t threads = 1;
-    c->kind = (rcvb_kind){.net = c->net,
-                          .device = c->x.device == DLPACK_CPU ? RCVB_CPU : c->x.ordinal,
-                          .dtype = products_of(c),
-                          .data = c->type,
-                          .states = c->type,
-                          .parameters = c->type,
-                          .effort = (rcv_effort)(c->flags >> RCVB_EFFORT_SHIFT & RCVB_EFFORT),
-                          .batch_major = (c->flags & RCVB_BATCH_FIRST) != 0};
-    if (c->kind.device != RCVB_CPU)
-        return torch.aoti_torch_get_current_cuda_stream &&
-               !torch.aoti_torch_get_current_cuda_stream(c->x.ordinal, &c->stream);
-    torch.torch_get_num_threads(&threads);
-    c->kind.threads = (int)threads;
-    return true;
-}
-
-/* ---- results ---- */
-
-typedef struct {
-    tensor at[1 + MOST_STATES]; /* y and the final states */
-    void *data[1 + MOST_STATES];
-    size_t count;
-} results;
-
-static rcv_status new_tensor(const call *c, const int64_t sizes[3], results *r) {
-    static const int32_t *const dtypes[] = {[RCV_AS_FLOAT32] = &torch.float32,
-                                            [RCV_AS_FLOAT64] = &torch.float64,
-                                            [RCV_AS_FLOAT16] = &torch.float16,
-                                            [RCV_AS_BFLOAT16] = &torch.bfloat16};
-    const int64_t strides[] = {sizes[1] * sizes[2], sizes[2], 1};
-    tensor *t = &r->at[r->count];
-    bool cpu = c->x.device == DLPACK_CPU;
-    if (torch.aoti_torch_empty_strided(3, sizes, strides, *dtypes[c->type], cpu ? torch.cpu : torch.cuda,
-                                       cpu ? -1 : c->x.ordinal, t))
-        return rcvb_fail(RCV_NO_MEMORY, "PyTorch has no memory for the results");
-    torch.aoti_torch_get_data_ptr(*t, &r->data[r->count++]);
-    return RCV_OK;
-}
-
-static rcv_status new_results(const call *c, results *r) {
-    const int64_t y[] = {c->x.shape[0], c->x.shape[1], rcv_net_output(c->net)};
-    rcv_status status = new_tensor(c, y, r);
-    for (size_t s = 0; s < rcv_net_state_count(c->net) && !status; s++) {
-        const rcv_state *state = rcv_net_state(c->net, s);
-        const int64_t sizes[] = {state->total / state->size, c->batch, state->size};
-        status = new_tensor(c, sizes, r);
-    }
-    return status;
-}
-
-static rcv_status run(const call *c, const results *r) {
-    rcvb_lease lease;
-    rcv_status status = rcvb_acquire(&c->kind, c->steps, c->batch, c->stream, (uint64_t)c->frozen, &lease);
-    if (!status) {
-        rcv_forward data = RCV_INIT(rcv_forward, .tensors = c->tensors, .x = c->x.data, .y = r->data[0],
-                                    .steps = c->steps, .batch = c->batch, .same_parameters = lease.same,
-                                    .final = (void *const *)&r->data[1], .initial = c->has_states ? c->initial : NULL);
-        status = rcvb_pass(rcv_run_forward(lease.run, &data));
-    }
-    rcvb_release(&lease, !status);
-    return status;
-}
-
-/* A list of the results; NULL with an exception where Python has no memory. */
-static object give(const results *r) {
-    object list = python.PyList_New((intptr_t)r->count);
-    for (size_t i = 0; i < r->count && list; i++) python.PyList_SetItem(list, (intptr_t)i, wrap(r->at[i]));
-    return list;
-}
-
-static bool has_simple_states(const rcv_net *net) {
-    for (size_t s = 0; s < rcv_net_state_count(net); s++) {
-        if (!rcv_net_state(net, s)->size) return false;
-    }
-    return true;
-}
+/* ---- calls ---- */
 
 static object none(void) {
     python.Py_IncRef(python.none);
     return python.none;
 }
 
-/* net, flags, frozen, x, parameters, names, states */
-static object run_quickly(object self, object const *arguments, intptr_t count) {
-    call c;
-    results r = {.count = 0};
-    (void)self;
-    if (count != 7) return none();
-    memset(&c.kind, 0, sizeof c.kind);
-    c.net = (const rcv_net *)(intptr_t)python.PyLong_AsLongLong(arguments[0]);
-    c.flags = python.PyLong_AsLongLong(arguments[1]);
-    c.frozen = python.PyLong_AsLongLong(arguments[2]);
-    c.stream = NULL;
-    if (python.PyErr_Occurred()) return NULL;
-    if (!has_simple_states(c.net) || !read_input(&c, arguments[3]) ||
-        !read_parameters(&c, arguments[4], arguments[5]) || !read_states(&c, arguments[6]) || !find_place(&c)) {
-        python.PyErr_Clear();
-        return none();
-    }
-    rcv_status status = new_results(&c, &r);
-    void *thread = python.PyEval_SaveThread();
-    if (!status) status = run(&c, &r);
-    python.PyEval_RestoreThread(thread);
-    object list = status ? NULL : give(&r);
-    for (size_t i = 0; i < r.count; i++) torch.aoti_torch_delete_tensor_object(r.at[i]);
-    if (status)
-        python.PyErr_SetString(status == RCV_NO_MEMORY ? python.memory_error : python.runtime_error, rcvb_message());
-    return list;
+/* None, without an exception. */
+static object refuse(void) {
+    python.PyErr_Clear();
+    return none();
 }
 
-/* ---- the function ---- */
+/* Sets the next items of a tuple: the next results, or None. false, with an exception: Python has no memory. */
+static bool set_items(object tuple, intptr_t *next, size_t count, bool wanted, const tensor **results) {
+    for (size_t i = 0; i < count; i++) {
+        object o = wanted ? wrap(*(*results)++) : none();
+        if (!o || python.PyTuple_SetItem(tuple, (*next)++, o)) return false;
+    }
+    return true;
+}
+
+static object give_results(const tensors *out) {
+    intptr_t next = 0;
+    const tensor *results = out->at;
+    object tuple = python.PyTuple_New((intptr_t)out->count);
+    if (tuple && set_items(tuple, &next, out->count, true, &results)) return tuple;
+    python.Py_DecRef(tuple);
+    return NULL;
+}
+
+static object run_forward(call *c, uint64_t frozen) {
+    tensors out = {0};
+    void *thread = python.PyEval_SaveThread();
+    rcv_status status = rcvb_check_call(c);
+    if (!status) status = rcvb_run_forward(c, frozen, &out);
+    python.PyEval_RestoreThread(thread);
+    object found = status ? refuse() : give_results(&out);
+    rcvb_delete_tensors(&out);
+    return found;
+}
+
+/* ---- without derivatives ---- */
+
+static bool read_parameters(reading *r, object parameters, object names) {
+    intptr_t count = python.PyTuple_Size(names);
+    bool fits = count >= 0 && count <= r->end - r->next;
+    r->call.parameters = (abouts){r->next, fits ? (size_t)count : 0};
+    for (intptr_t i = 0; i < count && fits; i++) {
+        object o = python.PyDict_GetItemWithError(parameters, python.PyTuple_GetItem(names, i));
+        fits = o && borrow(o, r->next) && r->next->dtype == r->call.x.dtype;
+        r->next++;
+    }
+    return fits;
+}
+
+/* What the modules check before they call an operator. */
+static bool have_shapes(const abouts *states, const rcv_net *net, int64_t batch) {
+    if (states->count > rcv_net_state_count(net)) return false;
+    for (size_t i = 0; i < states->count; i++) {
+        const rcv_state *s = rcv_net_state(net, i);
+        const about *a = &states->at[i];
+        bool fits = s->size && a->dims == 3 && a->sizes[0] == s->total / s->size && a->sizes[1] == batch &&
+                    a->sizes[2] == s->size;
+        if (!fits) return false;
+    }
+    return true;
+}
+
+static rcv_dtype products_of(const call *c) {
+    bool gpu = c->x.device == torch.cuda;
+    if (c->x.dtype == torch.float64) return RCV_FLOAT64;
+    if (c->x.dtype == torch.bfloat16) return RCV_BFLOAT16;
+    if (c->x.dtype == torch.float16) return gpu ? RCV_FLOAT16 : RCV_FLOAT32;
+    return gpu && c->flags & RCVB_ALLOW_TF32 ? RCV_TFLOAT32 : RCV_FLOAT32;
+}
+
+/* net, flags, frozen, x, parameters, names, states */
+static bool read_inference(reading *r, object const *arguments) {
+    call *c = &r->call;
+    read_net(r, arguments);
+    if (!borrow(arguments[3], &c->x) || c->x.dims != 3) return false;
+    if (!read_parameters(r, arguments[4], arguments[5]) || !read_all(r, arguments[6], &c->initial)) return false;
+    int64_t batch = c->x.sizes[c->flags & RCVB_BATCH_FIRST ? 0 : 1];
+    c->flags = (c->flags & ~(int64_t)(RCVB_ALLOW_TF32 | RCVB_DTYPE)) | (int64_t)products_of(c);
+    return batch > 0 && have_shapes(&c->initial, c->net, batch);
+}
+
+static object infer_quickly(object self, object const *arguments, intptr_t count) {
+    about room[MOST_TENSORS];
+    reading r = {.next = room, .end = room + MOST_TENSORS};
+    (void)self;
+    if (count != 7 || !read_inference(&r, arguments)) return refuse();
+    long long frozen = read_integer(arguments[2]);
+    return python.PyErr_Occurred() ? refuse() : run_forward(&r.call, (uint64_t)frozen);
+}
+
+/* ---- in training ---- */
+
+/* net, flags, parameter_count, initial_count, lengths, resets, seed, x, tensors */
+static bool read_forward(reading *r, object const *arguments) {
+    call *c = &r->call;
+    read_net(r, arguments);
+    return borrow(arguments[7], &c->x) &&
+           read_tensors(r, arguments[8], 0, python.PySequence_Size(arguments[8]), &arguments[2]) &&
+           read_all(r, arguments[4], &c->lengths) && read_all(r, arguments[5], &c->resets) &&
+           read_all(r, arguments[6], &c->seed) && !python.PyErr_Occurred();
+}
+
+static object forward_quickly(object self, object const *arguments, intptr_t count) {
+    about room[MOST_TENSORS];
+    reading r = {.next = room, .end = room + MOST_TENSORS};
+    (void)self;
+    return count == 9 && read_forward(&r, arguments) ? run_forward(&r.call, 0) : refuse();
+}
+
+/* One about each final state: without elements where there is no gradient; none at all where there is none of any state. */
+static bool read_final(reading *r, object grads, intptr_t states) {
+    bool any = false;
+    about *first = r->next;
+    if (states < 0 || states > r->end - r->next) return false;
+    for (intptr_t i = 0; i < states; i++, r->next++) {
+        object o = python.PyTuple_GetItem(grads, 1 + i);
+        bool given = o != python.none;
+        if (!given)
+            *r->next = (about){.dtype = r->call.x.dtype, .device = r->call.x.device, .ordinal = r->call.x.ordinal};
+        else if (!o || !borrow(o, r->next))
+            return false;
+        any = any || given;
+    }
+    r->gradients.dfinal = (abouts){first, any ? (size_t)states : 0};
+    return true;
+}
+
+static bool read_grads(reading *r, object grads) {
+    intptr_t states = (intptr_t)rcv_net_state_count(r->call.net);
+    if (python.PyTuple_Size(grads) < 1 + states) return false;
+    bool given = python.PyTuple_GetItem(grads, 0) != python.none;
+    return read_items(r, grads, 0, given, &r->gradients.dy) && read_final(r, grads, states);
+}
+
+/* Whether any of so many gradients is needed. */
+static bool is_needed(object needs, intptr_t *next, size_t count) {
+    bool needed = false;
+    for (size_t i = 0; i < count; i++) needed |= python.PyTuple_GetItem(needs, (*next)++) != python.no;
+    return needed;
+}
+
+/* Writes `wanted`. */
+static bool read_needs(const reading *r, object needs, char *wanted) {
+    const call *c = &r->call;
+    const size_t parameters = c->parameters.count, initial = c->initial.count, restart = c->restart.count;
+    intptr_t next = r->place;
+    if (next < 0 || python.PyTuple_Size(needs) != next + (intptr_t)(1 + parameters + initial + restart)) return false;
+    wanted[RCVB_WANT_X] = is_needed(needs, &next, 1) ? '1' : '0';
+    for (size_t i = 0; i < parameters; i++) wanted[RCVB_WANT_PARAMETERS + i] = is_needed(needs, &next, 1) ? '1' : '0';
+    wanted[RCVB_WANT_PARAMETERS + parameters] = 0;
+    wanted[RCVB_WANT_INITIAL] = is_needed(needs, &next, initial) ? '1' : '0';
+    wanted[RCVB_WANT_RESTART] = is_needed(needs, &next, restart) ? '1' : '0';
+    return true;
+}
+
+/* The size of a tensor's storage. */
+static bool read_storage(object o, int64_t *bytes) {
+    object storage = python.PyObject_CallMethodObjArgs(o, untyped_storage, NULL);
+    object size = storage ? python.PyObject_CallMethodObjArgs(storage, nbytes, NULL) : NULL;
+    if (size) *bytes = read_integer(size);
+    python.Py_DecRef(storage);
+    python.Py_DecRef(size);
+    return size && *bytes > 0;
+}
+
+static bool read_reserve(reading *r, object saved, intptr_t i) {
+    gradients *g = &r->gradients;
+    return read_item(saved, i, &g->reserve) && read_storage(python.PyTuple_GetItem(saved, i), &g->reserve_bytes);
+}
+
+/* net, flags, parameter_count, initial_count, tensor_count, length_count, reset_count, place, saved, needs, grads */
+static bool read_backward(reading *r, object const *arguments, char *wanted) {
+    call *c = &r->call;
+    object saved = arguments[8];
+    intptr_t last = python.PyTuple_Size(saved) - 1, lengths = 1 + read_integer(arguments[4]),
+             resets = lengths + read_integer(arguments[5]), seed = resets + read_integer(arguments[6]);
+    read_net(r, arguments);
+    r->place = read_integer(arguments[7]);
+    r->gradients.wanted = wanted;
+    return read_item(saved, 0, &c->x) && read_grads(r, arguments[10]) &&
+           read_tensors(r, saved, 1, lengths, &arguments[2]) &&
+           read_items(r, saved, lengths, resets - lengths, &c->lengths) &&
+           read_items(r, saved, resets, seed - resets, &c->resets) &&
+           read_items(r, saved, seed, last - seed, &c->seed) && read_reserve(r, saved, last) &&
+           read_needs(r, arguments[9], wanted) && !python.PyErr_Occurred();
+}
+
+static object give_gradients(const reading *r, const tensors *out) {
+    const call *c = &r->call;
+    const char *wanted = r->gradients.wanted;
+    const tensor *results = out->at;
+    intptr_t next = 0, count = r->place + 1 + (intptr_t)(c->parameters.count + c->initial.count + c->restart.count);
+    object tuple = python.PyTuple_New(count);
+    bool done = tuple && set_items(tuple, &next, (size_t)r->place, false, &results) &&
+                set_items(tuple, &next, 1, wanted[RCVB_WANT_X] == '1', &results);
+    for (size_t i = 0; i < c->parameters.count && done; i++)
+        done = set_items(tuple, &next, 1, wanted[RCVB_WANT_PARAMETERS + i] == '1', &results);
+    done = done && set_items(tuple, &next, c->initial.count, wanted[RCVB_WANT_INITIAL] == '1', &results) &&
+           set_items(tuple, &next, c->restart.count, wanted[RCVB_WANT_RESTART] == '1', &results);
+    if (done) return tuple;
+    python.Py_DecRef(tuple);
+    return NULL;
+}
+
+static object run_backward(reading *r) {
+    tensors out = {0};
+    void *thread = python.PyEval_SaveThread();
+    rcv_status status = rcvb_check_call(&r->call);
+    if (!status) status = rcvb_run_backward(&r->call, &r->gradients, &out);
+    python.PyEval_RestoreThread(thread);
+    object found = status ? refuse() : give_gradients(r, &out);
+    rcvb_delete_tensors(&out);
+    return found;
+}
+
+static object backward_quickly(object self, object const *arguments, intptr_t count) {
+    about room[MOST_TENSORS];
+    char wanted[RCVB_WANT_PARAMETERS + MOST_TENSORS + 1];
+    reading r = {.next = room, .end = room + MOST_TENSORS};
+    (void)self;
+    return count == 11 && read_backward(&r, arguments, wanted) ? run_backward(&r) : refuse();
+}
+
+/* ---- the functions ---- */
 
 static rcv_status find_wrap(void) {
     void *loaded = dlopen("libtorch_python.so", RTLD_NOW | RTLD_NOLOAD);
@@ -270,16 +387,36 @@ static rcv_status find_wrap(void) {
     return rcvb_fail(RCV_UNSUPPORTED, "this PyTorch does not say how its tensors become objects of Python");
 }
 
-rcv_status rcvb_torch_quick(const void *table, void **function) {
-    static method_definition definition = {"run", run_quickly, METHOD_IS_FAST,
-                                           "Runs a network forwards without derivatives."};
-    *function = NULL;
+static rcv_status make_names(void) {
+    is_neg = python.PyUnicode_InternFromString("is_neg");
+    untyped_storage = python.PyUnicode_InternFromString("untyped_storage");
+    nbytes = python.PyUnicode_InternFromString("nbytes");
+    bool complete = is_neg && untyped_storage && nbytes;
+    return complete ? RCV_OK : rcvb_fail(RCV_NO_MEMORY, "Python has no memory for names");
+}
+
+static object make_functions(void) {
+    static method_definition definitions[] = {
+        {"infer", infer_quickly, METHOD_IS_FAST, "Runs a network forwards without derivatives."},
+        {"forward", forward_quickly, METHOD_IS_FAST, "Runs a network forwards in training."},
+        {"backward", backward_quickly, METHOD_IS_FAST, "Runs a network backwards."},
+    };
+    enum { FUNCTIONS = sizeof definitions / sizeof *definitions };
+    object tuple = python.PyTuple_New(FUNCTIONS);
+    for (intptr_t i = 0; i < FUNCTIONS && tuple; i++)
+        python.PyTuple_SetItem(tuple, i, python.PyCFunction_NewEx(&definitions[i], NULL, NULL));
+    return tuple;
+}
+
+rcv_status rcvb_torch_quick(const void *table, void **functions) {
+    *functions = NULL;
     exchange = table;
     if (!exchange || exchange->major != DLPACK_MAJOR || !exchange->borrow)
         return rcvb_fail(RCV_UNSUPPORTED, "this PyTorch has no DLPack exchange table of version %d", DLPACK_MAJOR);
     rcv_status status = rcvb_find_python();
     if (!status) status = find_wrap();
+    if (!status) status = make_names();
     if (status) return status;
-    *function = python.PyCFunction_NewEx(&definition, NULL, NULL);
-    return *function ? RCV_OK : rcvb_fail(RCV_NO_MEMORY, "Python has no memory for a function");
+    *functions = make_functions();
+    return *functions ? RCV_OK : rcvb_fail(RCV_NO_MEMORY, "Python has no memory for functions");
 }

@@ -48,9 +48,9 @@ static bool is_at(const about *a, const call *c) {
 static rcv_status check_optional(const call *c, tensors *t, const char *name, int64_t elements, bool on_host) {
     if (t->count > 1) return rcvb_fail(RCV_INVALID, "%s is more than one tensor", name);
     if (!t->count) return RCV_OK;
-    rcv_status status = rcvb_make_readable(&t->at[0]);
+    about a;
+    rcv_status status = rcvb_read(&t->at[0], &a);
     if (status) return status;
-    about a = rcvb_about(t->at[0]);
     bool there = on_host ? a.device == torch.cpu : is_at(&a, c);
     if (a.elements == elements && there) return RCV_OK;
     return rcvb_fail(RCV_INVALID, "%s should have %lld elements and lie %s", name, (long long)elements,
@@ -73,9 +73,9 @@ static rcv_status find_place(call *c) {
 static rcv_status check_inputs(call *c, int inputs) {
     rcv_array_type type;
     for (int i = 0; i < inputs; i++) {
-        rcv_status status = rcvb_make_readable(&c->in[i]);
+        about a;
+        rcv_status status = rcvb_read(&c->in[i], &a);
         if (status) return status;
-        about a = rcvb_about(c->in[i]);
         if (i == 0) c->about = a;
         bool alike = a.dims == 3 && a.dtype == c->about.dtype && is_at(&a, c) &&
                      !memcmp(a.sizes, c->about.sizes, 3 * sizeof *a.sizes);

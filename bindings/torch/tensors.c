@@ -79,6 +79,12 @@ about rcvb_about(tensor t) {
     return a;
 }
 
+void *rcvb_data(tensor t) {
+    void *data = NULL;
+    torch.aoti_torch_get_data_ptr(t, &data);
+    return data;
+}
+
 rcv_status rcvb_new_tensor(const about *like, int32_t dtype, int64_t dims, const int64_t *sizes, tensor *out) {
     int64_t strides[MOST_DIMS], stride = 1;
     for (int64_t d = dims; d-- > 0;) {
@@ -90,15 +96,10 @@ rcv_status rcvb_new_tensor(const about *like, int32_t dtype, int64_t dims, const
     return rcvb_fail(RCV_NO_MEMORY, "PyTorch has no memory for a tensor of %lld elements", (long long)stride);
 }
 
-rcv_status rcvb_make_readable(tensor *t) {
-    bool contiguous = false;
-    about a = rcvb_about(*t);
+static rcv_status copy_tensor(tensor *t, about *a) {
     tensor copy = NULL;
-    torch.aoti_torch_is_contiguous(*t, &contiguous);
-    bool aligned = a.device != torch.cuda || (uintptr_t)a.data % GPU_ALIGNMENT == 0;
-    if (contiguous && aligned) return RCV_OK;
-    if (a.dims > MOST_DIMS) return rcvb_fail(RCV_INVALID, "a tensor has more than %d dimensions", MOST_DIMS);
-    rcv_status status = rcvb_new_tensor(&a, a.dtype, a.dims, a.sizes, &copy);
+    if (a->dims > MOST_DIMS) return rcvb_fail(RCV_INVALID, "a tensor has more than %d dimensions", MOST_DIMS);
+    rcv_status status = rcvb_new_tensor(a, a->dtype, a->dims, a->sizes, &copy);
     if (status) return status;
     if (torch.aoti_torch_copy_(copy, *t, 0)) {
         rcvb_delete_tensor(copy);
@@ -106,7 +107,16 @@ rcv_status rcvb_make_readable(tensor *t) {
     }
     rcvb_delete_tensor(*t);
     *t = copy;
+    *a = rcvb_about(copy);
     return RCV_OK;
+}
+
+rcv_status rcvb_read(tensor *t, about *a) {
+    bool contiguous = false;
+    *a = rcvb_about(*t);
+    torch.aoti_torch_is_contiguous(*t, &contiguous);
+    bool aligned = a->device != torch.cuda || (uintptr_t)a->data % GPU_ALIGNMENT == 0;
+    return contiguous && aligned ? RCV_OK : copy_tensor(t, a);
 }
 
 bool rcvb_array_type(int32_t dtype, rcv_array_type *type) {

@@ -28,10 +28,11 @@ typedef struct {
 } about;
 
 about rcvb_about(tensor t);
+void *rcvb_data(tensor t);
 rcv_status rcvb_new_tensor(const about *like, int32_t dtype, int64_t dims, const int64_t *sizes, tensor *out);
-/* Replaces a tensor by a copy where the library cannot read it in place: it is not contiguous, or on a GPU does not begin at a multiple of 16
- * bytes. */
-rcv_status rcvb_make_readable(tensor *t);
+/* What is known of a tensor, which is replaced by a copy where the library cannot read it in place: it is not contiguous, or on a GPU does not begin
+ * at a multiple of 16 bytes. */
+rcv_status rcvb_read(tensor *t, about *a);
 /* The library's array type of a tensor's dtype; false: it has none. */
 bool rcvb_array_type(int32_t dtype, rcv_array_type *type);
 

@@ -172,7 +172,7 @@ class Cell(Network):
         if lengths is None and resets is None and restart is None:
             found = self._call_quickly(input, self._list(hx))
             if found is not None:
-                return found[0], self._give(found[1:])
+                return found[0], self._give(list(found[1:]))
         y, final = self._forward(input, hx, lengths, resets, restart)
         return y, self._give(final)
 

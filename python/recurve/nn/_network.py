@@ -34,8 +34,10 @@ _allow_tf32 = torch._C._get_cudnn_allow_tf32
 _is_deterministic = torch._C._get_deterministic_algorithms
 
 # Constants of the quickest way, where a look-up in another module counts.
-_quick = _operators.quick
-_BATCH_FIRST, _ALLOW_TF32 = _operators.BATCH_FIRST, _operators.ALLOW_TF32
+_infer_quickly = _operators.infer_quickly
+_needs_grad, _products = _operators.needs_grad, _operators.products
+_apply_quick_run, _QUICK_PLACE = _operators.apply_quick_run, _operators.QUICK_PLACE
+_BATCH_FIRST, _ALLOW_TF32, _TRAINING = _operators.BATCH_FIRST, _operators.ALLOW_TF32, _operators.TRAINING
 _IN_BACKGROUND = _operators.IN_BACKGROUND << _operators.EFFORT_SHIFT
 _ESTIMATED = _operators.ESTIMATED << _operators.EFFORT_SHIFT
 
@@ -66,7 +68,7 @@ class Network(nn.Module):
             return [getattr(self, name) for name in names]
         own = self._parameters
         try:
-            return [own[name] for name in names]  # type: ignore[misc]
+            return list(map(own.__getitem__, names))  # type: ignore[arg-type]
         except KeyError:  # parametrised, as by weight_norm
             return [getattr(self, name) for name in names]
 
@@ -104,11 +106,10 @@ class Network(nn.Module):
 
     # ---- calls ----
 
-    def _call_quickly(self, input: Any, states: list[Tensor] | tuple[Tensor, ...]) -> list[Tensor] | None:
-        """A call without derivatives, lengths and random numbers, past the dispatcher: y and the final states; None: it does not apply."""
+    def _call_quickly(self, input: Any, states: list[Tensor] | tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        """A call without lengths and random numbers, past the dispatcher: y and the final states; None: it does not apply."""
         if (
             _is_compiling()
-            or _is_grad_enabled()
             or forward_ad._current_level >= 0
             or (self.training and self._random)
             or _is_any_autocast_enabled()
@@ -117,7 +118,7 @@ class Network(nn.Module):
             or _transforms_active()
             or _is_tracing()
             or _is_profiled()
-            or _quick is None
+            or _infer_quickly is None
         ):
             return None
         flags = _ESTIMATED if _is_deterministic() else _IN_BACKGROUND
@@ -125,9 +126,30 @@ class Network(nn.Module):
             flags |= _BATCH_FIRST
         if _allow_tf32():
             flags |= _ALLOW_TF32
+        if _is_grad_enabled():
+            return self._train_quickly(input, states, flags)
         frozen = 0 if self.training else self._frozen
-        found: list[Tensor] | None = _quick(self._address, flags, frozen, input, self._parameters, self._names, states)
+        found: tuple[Tensor, ...] | None = _infer_quickly(self._address, flags, frozen, input, self._parameters, self._names, states)
         return found
+
+    def _train_quickly(self, input: Any, states: list[Tensor] | tuple[Tensor, ...], flags: int) -> tuple[Tensor, ...] | None:
+        """The same where derivatives may be wanted."""
+        if type(input) is not Tensor:
+            return None
+        own = self._parameters
+        try:
+            tensors = (*map(own.get, self._names), *states)
+            if not _needs_grad(input, tensors):
+                return None
+        except (AttributeError, TypeError):  # something is no tensor: a parameter that is computed, or a mistake
+            return None
+        found: tuple[Tensor, ...] | None = _infer_quickly(self._address, flags | _TRAINING, 0, input, own, self._names, states)
+        if found is None:
+            return None
+        flags = flags & ~_ALLOW_TF32 | _TRAINING | _products(input.dtype, input.is_cuda)
+        call = self._address, flags, len(self._names), len(states), len(tensors), 0, 0, _QUICK_PLACE
+        derived: tuple[Tensor, ...] = _apply_quick_run(self._net, call, found, (), input, *tensors)
+        return derived
 
     def _call(
         self,
@@ -147,7 +169,7 @@ class Network(nn.Module):
             input = input.to(dtype)
             hx = [h.to(dtype) for h in hx]
             restart = [r.to(dtype) for r in restart or []]
-        flags = _operators.products(dtype, device) | _operators.effort()
+        flags = _operators.products(dtype, input.is_cuda) | _operators.effort()
         if batch_first:
             flags |= _operators.BATCH_FIRST
         net, frozen = self._net, self._frozen
@@ -195,7 +217,7 @@ class Network(nn.Module):
         kind = _operators.array_type(like.dtype)
         options = {"data": kind, "states": kind, "parameters": kind, "gradients": kind, "separate_parameters": True}
         options |= {"training": training, "reserve": training, "lengths": lengths, "resets": resets}
-        options |= {"batch_major": self.batch_first, "dtype": _operators.products(like.dtype, like.device)}
+        options |= {"batch_major": self.batch_first, "dtype": _operators.products(like.dtype, like.is_cuda)}
         device = "cpu" if like.device.type == "cpu" else f"cuda:{like.device.index or 0}"
         net = _operators.shapes(self._training_net if training else self._net).pointer
         plan = make_plan(

@@ -2,7 +2,7 @@
 
 Their kernels are in C (bindings/torch/operators.c). Here are their shapes for torch.compile, and the derivatives. In graphs of torch.compile there
 are forward and backward, since each call of an operator whose derivative is in Python costs some 50 us. In eager mode, too, what a module calls is a
-torch.autograd.Function around these two.
+torch.autograd.Function around these two, or around functions of bindings/torch/quick.c that do the same without PyTorch's dispatcher.
 """
 
 # mypy: disable-error-code=no-untyped-call
@@ -25,14 +25,24 @@ from recurve._native.bindings import bindings as bindings, find_net, message
 # The argument `flags`: the type of products, and these bits (bindings/torch/operators.h).
 TRAINING = 16
 BATCH_FIRST = 32
-ALLOW_TF32 = 64  # of `quick` alone
+ALLOW_TF32 = 64  # of `infer_quickly` alone
 EFFORT_SHIFT = 8
+
+INPUT_PLACE, QUICK_PLACE = 7, 4  # of x among the arguments of the functions with derivatives; of _QuickRun
 
 # rcv_effort
 ESTIMATED, IN_BACKGROUND = 1, 3
 
 # rcv_dtype
 FLOAT32, FLOAT64, FLOAT16, BFLOAT16, TFLOAT32 = 0, 1, 2, 3, 8
+
+_is_compiling = torch.compiler.is_compiling
+_is_grad_enabled = torch.is_grad_enabled
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
+_transforms_active = torch._C._are_functorch_transforms_active
+_is_tracing = torch._C._is_tracing
+_is_profiled = torch._C._autograd._profiler_enabled
 
 DOUBLE_BACKWARD = (
     "recurve has no second derivatives: the gradient of a gradient was asked for; call as_torch() on the module, which "
@@ -122,29 +132,103 @@ def _backward_shapes(
     return [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in tensors]
 
 
-def _call_backward(
+def _is_watched() -> bool:
+    """Whether something sees or changes calls of operators: a mode, a transform, a trace, a profiler."""
+    return (
+        _is_compiling()
+        or _dispatch_modes() > 0
+        or _is_function_mode_enabled()
+        or _transforms_active()
+        or _is_tracing()
+        or _is_profiled()
+    )
+
+
+def _straighten(t: Tensor | None) -> Tensor | None:
+    """A contiguous copy, as an operator makes it; None: the tensor is contiguous, or more is the matter."""
+    can = type(t) is Tensor and t.layout is torch.strided and not t.is_contiguous()
+    return t.detach().contiguous() if t is not None and can else None
+
+
+def _run_forward_quickly(
     net: str,
     flags: int,
-    saved: tuple[Any, ...],
-    needs: tuple[bool, list[bool], bool, bool],
-    grads: list[Tensor | None],
-) -> tuple[Tensor | None, list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
-    """Gradients of x, of the parameters, of the initial and of the restart states."""
-    x, parameters, initial, restart, lengths, resets, seed, reserve = saved
-    needs_x, needs_parameters, needs_initial, needs_restart = needs
+    parameter_count: int,
+    initial_count: int,
+    lengths: list[Tensor],
+    resets: list[Tensor],
+    seed: list[Tensor],
+    x: Tensor,
+    tensors: tuple[Tensor, ...],
+) -> tuple[Tensor, ...] | None:
+    """A call in training without derivatives: y, the final states and the reserve; None: the operator is to be called."""
+    if _forward_quickly is None or _is_watched():
+        return None
+    call = shapes(net).pointer, flags, parameter_count, initial_count, lengths, resets, seed
+    found: tuple[Tensor, ...] | None = _forward_quickly(*call, x, tensors)
+    if found is None and (straight := _straighten(x)) is not None:
+        found = _forward_quickly(*call, straight, tensors)
+    return found
+
+
+def _run_forward(
+    net: str,
+    flags: int,
+    parameter_count: int,
+    initial_count: int,
+    lengths: list[Tensor],
+    resets: list[Tensor],
+    seed: list[Tensor],
+    x: Tensor,
+    tensors: tuple[Tensor, ...],
+) -> tuple[Tensor, ...]:
+    """The same by the operator."""
+    after = parameter_count + initial_count
+    with _below_autograd():
+        return tuple(
+            _forward(net, x, tensors[:parameter_count], tensors[parameter_count:after], tensors[after:], lengths, resets, seed, flags, 0)
+        )
+
+
+def _run_backward_quickly(call: tuple[Any, ...], saved: tuple[Tensor, ...], needs: tuple[bool, ...], grads: tuple[Tensor | None, ...]) -> Any:
+    """The gradients of all arguments of a function below; None: the operator is to be called. call: ctx.call of _keep."""
+    if _backward_quickly is None or _is_watched():
+        return None
+    found = _backward_quickly(*call, saved, needs, grads)
+    if found is not None:
+        return found
+    x, dy = _straighten(saved[0]), _straighten(grads[0])
+    if x is None and dy is None:
+        return None
+    saved = saved if x is None else (x, *saved[1:])
+    grads = grads if dy is None else (dy, *grads[1:])
+    return _backward_quickly(*call, saved, needs, grads)
+
+
+def _run_backward(
+    net: str, call: tuple[Any, ...], saved: tuple[Tensor, ...], needs: tuple[bool, ...], grads: tuple[Tensor | None, ...]
+) -> tuple[Tensor | None, ...]:
+    """The same by the operator."""
+    _, flags, parameter_count, initial_count, count, length_count, reset_count, place = call
+    x, *rest, reserve = saved
+    tensors, others = rest[:count], rest[count:]
+    after = parameter_count + initial_count
+    parameters, initial, restart = tensors[:parameter_count], tensors[parameter_count:after], tensors[after:]
+    lengths, others = others[:length_count], others[length_count:]
+    resets, seed = others[:reset_count], others[reset_count:]
+    needs_x, *needs_tensors = needs[place:]
+    needs_parameters = needs_tensors[:parameter_count]
+    needs_initial, needs_restart = any(needs_tensors[parameter_count:after]), any(needs_tensors[after:])
     wanted = "".join("1" if n else "0" for n in (needs_x, needs_initial, needs_restart, *needs_parameters))
     dy = [] if grads[0] is None else [grads[0]]
-    final = grads[1:]
+    final = grads[1 : 1 + len(shapes(net).states)]
     none = x.new_empty(0)
     dfinal = [none if g is None else g for g in final] if any(g is not None for g in final) else []
     with _below_autograd():
         flat = _backward(net, dy, dfinal, x, parameters, initial, restart, lengths, resets, seed, reserve, flags, wanted)
     found = iter(flat)
-    dx = next(found) if needs_x else None
-    dparameters = [next(found) if n else None for n in needs_parameters]
-    dinitial = [next(found) if needs_initial else None for _ in initial]
-    drestart = [next(found) if needs_restart else None for _ in restart]
-    return dx, dparameters, dinitial, drestart
+    each = (needs_x, *needs_parameters, *[needs_initial] * len(initial), *[needs_restart] * len(restart))
+    return (*[None] * place, *(next(found) if n else None for n in each))
 
 
 class _Refuse(torch.autograd.Function):
@@ -163,12 +247,26 @@ class _Refuse(torch.autograd.Function):
         raise RuntimeError(DOUBLE_BACKWARD)
 
 
-class _Derived(torch.autograd.Function):
-    """What the three functions below share: derivatives in reverse mode, and the refusal of those in forward mode."""
+def _derive_call(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+    saved = ctx.saved_tensors
+    if _is_grad_enabled():  # create_graph: a second derivative may be asked for
+        return _derive_call_again(ctx, saved, grads)
+    found: tuple[Any, ...] | None = _run_backward_quickly(ctx.call, saved, ctx.needs_input_grad, grads)
+    return _run_backward(ctx.net, ctx.call, saved, ctx.needs_input_grad, grads) if found is None else found
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        return _derive_call(ctx, grads)
+
+def _derive_call_again(ctx: Any, saved: tuple[Tensor, ...], grads: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
+    count, place = ctx.call[4], ctx.call[-1]
+    with torch.no_grad():
+        found = _run_backward(ctx.net, ctx.call, saved, ctx.needs_input_grad, grads)[place:]
+    refused: tuple[Tensor | None, ...] = _Refuse.apply(len(found), *found, *saved[: 1 + count], *grads)
+    return (*[None] * place, *refused)
+
+
+class _Derived(torch.autograd.Function):
+    """What the functions below share: derivatives in reverse mode, and the refusal of those in forward mode."""
+
+    backward = staticmethod(_derive_call)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
@@ -191,13 +289,22 @@ class _Run(_Derived):
         x: Tensor,
         *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
-        after = parameter_count + initial_count
-        with _below_autograd():
-            out: list[Tensor] = _forward(
-                net, x, tensors[:parameter_count], tensors[parameter_count:after], tensors[after:], lengths, resets, seed, flags, 0
-            )
+        out = _run_forward(net, flags, parameter_count, initial_count, lengths, resets, seed, x, tensors)
         _keep(ctx, (net, flags, parameter_count, initial_count), lengths, resets, seed, x, tensors, out[-1])
-        return tuple(out)
+        return out
+
+
+class _QuickRun(_Derived):
+    """The same for a call that has been made without the dispatcher. results: y, the final states and the reserve; others: lengths, resets, seed."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, net: str, call: tuple[Any, ...], results: tuple[Tensor, ...], others: tuple[Tensor, ...], x: Tensor, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.net, ctx.call = net, call
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, *tensors, *others, results[-1])
+        return results[:-1]
 
 
 class _PackedRun(_Derived):
@@ -217,8 +324,9 @@ class _PackedRun(_Derived):
         *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
         x, lengths = packing.pad_rows(rows), [packing.lengths]
-        with _below_autograd():
-            y, *others = _forward(net, x, tensors[:parameter_count], tensors[parameter_count:], [], lengths, [], seed, flags, 0)
+        resets: list[Tensor] = []
+        arguments = net, flags, parameter_count, initial_count, lengths, resets, seed, x, tensors
+        y, *others = _run_forward_quickly(*arguments) or _run_forward(*arguments)
         ctx.packing = packing
         _keep(ctx, (net, flags, parameter_count, initial_count), lengths, [], seed, x, tensors, others[-1])
         return packing.pack_rows(y), *others
@@ -226,9 +334,9 @@ class _PackedRun(_Derived):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         dy = None if grads[0] is None else ctx.packing.pad_rows(grads[0])
-        found = list(_derive_call(ctx, (dy, *grads[1:])))
-        if found[7] is not None:
-            found[7] = ctx.packing.pack_rows(found[7])
+        found = list(_derive_call(ctx, dy, *grads[1:]))
+        if found[INPUT_PLACE] is not None:
+            found[INPUT_PLACE] = ctx.packing.pack_rows(found[INPUT_PLACE])
         return tuple(found)
 
 
@@ -275,45 +383,47 @@ def _keep(
     reserve: Tensor,
 ) -> None:
     """Keeps what the backward call reads."""
-    ctx.call = *call, len(tensors), len(lengths), len(resets)
+    ctx.net = call[0]
+    ctx.call = shapes(call[0]).pointer, *call[1:], len(tensors), len(lengths), len(resets), INPUT_PLACE
     ctx.mark_non_differentiable(reserve)
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(x, *tensors, *lengths, *resets, *seed, reserve)
 
 
-def _derive_call(ctx: Any, grads: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
-    net, flags, parameter_count, initial_count, count, length_count, reset_count = ctx.call
-    x, *rest, reserve = ctx.saved_tensors
-    tensors, others = rest[:count], rest[count:]
-    after = parameter_count + initial_count
-    needs = ctx.needs_input_grad[7:]
-    saved = (
-        x,
-        tensors[:parameter_count],
-        tensors[parameter_count:after],
-        tensors[after:],
-        others[:length_count],
-        others[length_count : length_count + reset_count],
-        others[length_count + reset_count :],
-        reserve,
-    )
-    needed = (
-        needs[0],
-        list(needs[1 : 1 + parameter_count]),
-        any(needs[1 + parameter_count : 1 + after]),
-        any(needs[1 + after :]),
-    )
-    again = torch.is_grad_enabled()  # create_graph: a second derivative may be asked for
-    with torch.no_grad():
-        dx, dparameters, dinitial, drestart = _call_backward(net, flags, saved, needed, list(grads[:-1]))
-    found: tuple[Any, ...] = (dx, *dparameters, *dinitial, *drestart)
-    if again:
-        found = _Refuse.apply(len(found), *found, x, *tensors, *grads[:-1])
-    return (None,) * 7 + found
+def needs_grad(x: Tensor, *lists: Sequence[Tensor]) -> bool:
+    if not _is_grad_enabled():
+        return False
+    if x.requires_grad:
+        return True
+    for tensors in lists:
+        for t in tensors:
+            if t.requires_grad:
+                return True
+    return False
 
 
-def _needs_grad(x: Tensor, *lists: Sequence[Tensor]) -> bool:
-    return torch.is_grad_enabled() and (x.requires_grad or any(t.requires_grad for tensors in lists for t in tensors))
+def _train(
+    net: str,
+    x: Tensor,
+    parameters: list[Tensor],
+    initial: list[Tensor],
+    restart: list[Tensor],
+    lengths: list[Tensor],
+    resets: list[Tensor],
+    seed: list[Tensor],
+    flags: int,
+) -> tuple[Tensor, ...]:
+    """A call with derivatives: y and the final states."""
+    arguments = net, flags, len(parameters), len(initial), lengths, resets, seed, x
+    tensors = (*parameters, *initial, *restart)
+    found = _run_forward_quickly(*arguments, tensors)
+    if found is None:
+        function = _TransformedRun if _transforms_active() else _Run
+        out: tuple[Tensor, ...] = function.apply(*arguments, *tensors)
+        return out[:-1]
+    call = shapes(net).pointer, flags, len(parameters), len(initial), len(tensors), len(lengths), len(resets), QUICK_PLACE
+    derived: tuple[Tensor, ...] = apply_quick_run(net, call, found, (*lengths, *resets, *seed), x, *tensors)
+    return derived
 
 
 def _run_network(
@@ -329,11 +439,11 @@ def _run_network(
     frozen: int,
 ) -> list[Tensor]:
     """The operator `network` where derivatives may be wanted. Also without TRAINING, as in a trace: then the reserve is not among the outputs."""
-    if not _needs_grad(x, parameters, initial, restart):
+    if not needs_grad(x, parameters, initial, restart):
         with _below_autograd():
             found: list[Tensor] = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
         return found
-    function = _TransformedRun if torch._C._are_functorch_transforms_active() else _Run
+    function = _TransformedRun if _transforms_active() else _Run
     out = function.apply(net, flags | TRAINING, len(parameters), len(initial), lengths, resets, seed, x, *parameters, *initial, *restart)
     return list(out if flags & TRAINING else out[:-1])
 
@@ -359,26 +469,27 @@ def register() -> None:
 
 
 def _find_quick() -> Any:
-    """The function of bindings/torch/quick.h; None where it cannot be had."""
+    """The functions of bindings/torch/quick.h; None for each where they cannot be had."""
     capsule = getattr(Tensor, "__dlpack_c_exchange_api__", None)
     if capsule is None:
-        return None
+        return None, None, None
     address = ctypes.pythonapi.PyCapsule_GetPointer
     address.argtypes, address.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
     holding = ctypes.PyDLL(library.path(library.BINDINGS))  # calls with the interpreter's lock held
-    function = ctypes.py_object()
+    functions = ctypes.py_object()
     holding.rcvb_torch_quick.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.py_object)]
-    failed = holding.rcvb_torch_quick(address(capsule, b"dlpack_exchange_api"), ctypes.byref(function))
-    return None if failed else function.value
+    failed = holding.rcvb_torch_quick(address(capsule, b"dlpack_exchange_api"), ctypes.byref(functions))
+    return (None, None, None) if failed else functions.value
 
 
 _derivatives = torch.library.Library("recurve", "FRAGMENT")
 register()
-quick = _find_quick()
+infer_quickly, _forward_quickly, _backward_quickly = _find_quick()
 _network = torch.ops.recurve.network.default
 _forward = torch.ops.recurve.forward.default
 _backward = torch.ops.recurve.backward.default
 _below_autograd = torch._C._AutoDispatchBelowAutograd
+apply_quick_run = super(torch.autograd.Function, _QuickRun).apply  # none of its arguments is a wrapper that a transform has left
 
 
 def run(
@@ -394,7 +505,7 @@ def run(
     frozen: int = 0,
 ) -> list[Tensor]:
     """Runs a network: y and the final states."""
-    grad = _needs_grad(x, parameters, initial, restart)
+    grad = needs_grad(x, parameters, initial, restart)
     grad = grad or forward_ad._current_level >= 0  # the function refuses tangents, which the operator would drop
     is_compiling = torch.compiler.is_compiling()
     if not is_compiling and torch._C._is_tracing():  # one graph for calls with gradients and without
@@ -406,8 +517,7 @@ def run(
     if is_compiling:
         out: list[Tensor] = _network(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
     elif grad:
-        function = _TransformedRun if torch._C._are_functorch_transforms_active() else _Run
-        out = list(function.apply(net, flags, len(parameters), len(initial), lengths, resets, seed, x, *parameters, *initial, *restart))
+        return list(_train(net, x, parameters, initial, restart, lengths, resets, seed, flags))
     else:
         with _below_autograd():
             out = _forward(net, x, parameters, initial, restart, lengths, resets, seed, flags, frozen)
@@ -437,12 +547,12 @@ def effort() -> int:
     return (ESTIMATED if torch.are_deterministic_algorithms_enabled() else IN_BACKGROUND) << EFFORT_SHIFT
 
 
-def products(dtype: torch.dtype, device: torch.device) -> int:
+def products(dtype: torch.dtype, is_cuda: bool) -> int:
     """The type in which products of tensors of this dtype are computed."""
     if dtype == torch.float32:
-        return TFLOAT32 if device.type == "cuda" and torch.backends.cudnn.allow_tf32 else FLOAT32
+        return TFLOAT32 if is_cuda and torch.backends.cudnn.allow_tf32 else FLOAT32
     if dtype == torch.bfloat16:
         return BFLOAT16
     if dtype == torch.float16:
-        return FLOAT16 if device.type == "cuda" else FLOAT32
+        return FLOAT16 if is_cuda else FLOAT32
     return FLOAT64

@@ -39,7 +39,7 @@ class Stream:
         self._weights = [w.detach() for w in self._module._weights()]
         self._input = self._module._input_size()
         self._like = self._weights[0] if self._weights else torch.empty(0)
-        self._flags = _operators.products(self._like.dtype, self._like.device) | _operators.effort()
+        self._flags = _operators.products(self._like.dtype, self._like.is_cuda) | _operators.effort()
         self._frozen = secrets.randbits(62) + 1
         before = getattr(self, "_states", None)
         if before is None:

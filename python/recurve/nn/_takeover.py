@@ -71,7 +71,7 @@ def _run(
     proj = states[0].shape[2] if states[0].shape[2] != hidden else 0
     dropout = dropout if train else 0.0
     net = _describe(cell, x.shape[-1], hidden, layers, has_biases, bidirectional, dropout, proj)
-    flags = _operators.products(dtype, x.device) | _operators.effort() | (_operators.BATCH_FIRST if batch_first else 0)
+    flags = _operators.products(dtype, x.is_cuda) | _operators.effort() | (_operators.BATCH_FIRST if batch_first else 0)
     seed: list[Tensor] = []
     if dropout and layers > 1:
         flags |= _operators.TRAINING
