@@ -44,6 +44,18 @@ class Clock:
         return (time.perf_counter() - begin) / count
 
 
+    def enqueue_seconds(self, run, count):
+        """The same of a call's host part: what it takes to enqueue a few calls on a GPU that has nothing to do."""
+        few, taken = min(20, count), 0.0
+        for _ in range(max(1, count // few)):
+            self.wait()
+            begin = time.perf_counter()
+            for _ in range(few):
+                run()
+            taken += (time.perf_counter() - begin) / few
+        return taken / max(1, count // few)
+
+
 def settle(clock, runs):
     """Calls all of them until plans have been found and are used."""
     for _ in range(3):
@@ -54,8 +66,9 @@ def settle(clock, runs):
         recurve.nn.wait_for_plans()
 
 
-def in_turns(clock, runs, seconds):
+def in_turns(clock, runs, seconds, measure=None):
     """Medians by name. Each has turns of about a thirtieth of its share."""
+    measure = measure or clock.seconds
     counts = {}
     for name, run in runs.items():
         one = min(clock.seconds(run, 1) for _ in range(3))
@@ -64,7 +77,7 @@ def in_turns(clock, runs, seconds):
     until = time.perf_counter() + seconds
     while time.perf_counter() < until or len(found[next(iter(runs))]) < 5:
         for name, run in runs.items():
-            found[name].append(clock.seconds(run, counts[name]))
+            found[name].append(measure(run, counts[name]))
     return {name: statistics.median(times) for name, times in found.items()}
 
 
@@ -94,10 +107,10 @@ class CCall:
 
         net = _operators.shapes(module._net).pointer
         self.plan = make_plan(net, recurve._native.library.context(), "measure", steps=x.shape[0], batch=x.shape[1], device=device.encode(),
-                              dtype=_operators.products(x.dtype, x.device), threads=torch.get_num_threads(), no_vendor=True, **options)
+                              dtype=_operators.products(x.dtype, x.is_cuda), threads=torch.get_num_threads(), no_vendor=True, **options)
         self.run = recurve._native.library.make("rcv_run_new", self.plan, free="rcv_run_free", parents=(self.plan,))
         weights = module._weights()
-        y, *final = _operators._forward(module._net, x, weights, [], [], [], [], [], _operators.products(x.dtype, x.device) | 1 << 8, 0)
+        y, *final = _operators._forward(module._net, x, weights, [], [], [], [], [], _operators.products(x.dtype, x.is_cuda) | 1 << 8, 0)
         self.kept = [x, weights, y, final]
         tensors = (ctypes.c_void_p * len(weights))(*(w.data_ptr() for w in weights))
         ends = (ctypes.c_void_p * len(final))(*(f.data_ptr() for f in final))
@@ -115,7 +128,7 @@ class CCall:
 
 
 def measure_overhead(arguments, clock):
-    """Calls of a module of 8 units, beyond the same call in C, with one thread: that is faster for so few units."""
+    """Calls of a module of 8 units, beyond the same call in C, with one thread: that is faster for so few units. On a GPU: their host part."""
     hidden, threads = 8, torch.get_num_threads()
     torch.set_num_threads(1)
     for batch, steps in ((2, 5), (1, 1)):
@@ -125,7 +138,7 @@ def measure_overhead(arguments, clock):
             c = CCall(ours, x)  # its plan is measured now, and the module takes it from the cache
             runs = {"module": lambda: ours(x), "torch": lambda: theirs(x), "c": c, "ctypes": c.nothing}
             settle(clock, runs)
-            t = in_turns(clock, runs, arguments.seconds)
+            t = in_turns(clock, runs, arguments.seconds, clock.enqueue_seconds)
         beyond = t["module"] - t["c"] + t["ctypes"]
         yield row("overhead", f"inference.{steps}x{batch}", f"call of a module of {hidden} units, {steps} steps of {batch}, beyond the C call", "us",
                   1e6 * beyond, {"most": 10}, 1e6 * t["torch"], "torch.nn.LSTM, a whole call", module=1e6 * t["module"],
