@@ -14,4 +14,8 @@
 RCV_API int64_t rcvb_unpack(int64_t steps, int64_t batch, const int64_t *sizes, int64_t *source, int64_t *places,
                             int64_t *lengths);
 
+/* Cuts a packed sequence into calls of fewer and fewer sequences, so that padded rows and `overhead` rows a call are fewest in all. ends: [steps]
+ * the end of each call in steps. Answers the number of calls; 0 where there is no memory. */
+RCV_API int64_t rcvb_cut(int64_t steps, const int64_t *sizes, int64_t overhead, int64_t *ends);
+
 #endif

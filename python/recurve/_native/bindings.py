@@ -20,6 +20,8 @@ def bindings() -> ctypes.CDLL:
     lib.rcvb_forget.restype = None
     lib.rcvb_unpack.argtypes = [ctypes.c_int64, ctypes.c_int64] + [ctypes.c_void_p] * 4
     lib.rcvb_unpack.restype = ctypes.c_int64
+    lib.rcvb_cut.argtypes = [ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+    lib.rcvb_cut.restype = ctypes.c_int64
     lib.rcvb_wait_for_searches.argtypes = []
     lib.rcvb_wait_for_searches.restype = None
     lib.rcvb_stop_searches.argtypes = []

@@ -66,6 +66,9 @@ class Shapes:
         self.states = [(s.name.decode(), int(s.size), int(s.total)) for s in states]
         parameters = [core.rcv_net_parameter(pointer, i).contents for i in range(core.rcv_net_parameter_count(pointer))]
         self.parameters = [(p.name.decode(), tuple(p.shape[: p.dims]), int(p.offset)) for p in parameters]
+        options = net.split("\n", 1)[0]
+        #: a sequence may be run in several calls: one direction, random numbers for each step, states that can be cut
+        self.may_be_cut = not ("bidirectional=" in options or "variational=" in options) and all(size for _, size, _ in self.states)
 
     def state_shape(self, index: int, batch: Any) -> tuple[Any, ...]:
         """Of a state: [layers * directions, batch, size], or flat where its size differs between layers."""
@@ -528,8 +531,49 @@ def run_packed(
     net: str, packing: Packing, rows: Tensor, parameters: list[Tensor], initial: list[Tensor], seed: list[Tensor], flags: int, frozen: int = 0
 ) -> list[Tensor]:
     """Runs a network on a packed sequence: the rows of y and the final states."""
-    grad = torch.is_grad_enabled() and any(t.requires_grad for t in (rows, *parameters, *initial))
     plain = not (torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._are_functorch_transforms_active())
+    if plain and rows.device.type == "cpu" and shapes(net).may_be_cut:
+        parts = packing.cut(sum(p.numel() for p in parameters))
+        if len(parts) > 1:
+            return _run_parts(net, parts, rows, parameters, initial, seed, flags, frozen)
+    return _run_packed(net, packing, rows, parameters, initial, seed, flags, frozen, plain)
+
+
+def _run_parts(
+    net: str, parts: list[Tensor], rows: Tensor, parameters: list[Tensor], states: list[Tensor], seed: list[Tensor], flags: int, frozen: int
+) -> list[Tensor]:
+    """A packed sequence in calls of fewer and fewer sequences: these are the first ones, and begin with the states of the call before."""
+    outputs: list[Tensor] = []
+    final: list[list[Tensor]] = []
+    for sizes in parts:
+        batch, count = int(sizes[0]), int(sizes.sum())
+        if final:
+            states, final[-1] = [s[:, :batch] for s in final[-1]], [s[:, batch:] for s in final[-1]]
+        now, rows = rows[:count], rows[count:]
+        if count == batch * len(sizes):
+            y, *after = run(net, now.view(len(sizes), batch, -1), parameters, states, [], [], [], seed, flags & ~BATCH_FIRST, frozen)
+            y = y.view(count, -1)
+        else:
+            packing = Packing(sizes, rows.device)
+            y, *after = _run_packed(net, packing, now, parameters, states, seed, flags, frozen, True)
+        outputs.append(y)
+        final.append(after)
+        seed = [s + 1 for s in seed]
+    return [torch.cat(outputs), *(torch.cat(ended, 1) for ended in zip(*reversed(final)))]
+
+
+def _run_packed(
+    net: str,
+    packing: Packing,
+    rows: Tensor,
+    parameters: list[Tensor],
+    initial: list[Tensor],
+    seed: list[Tensor],
+    flags: int,
+    frozen: int,
+    plain: bool,
+) -> list[Tensor]:
+    grad = torch.is_grad_enabled() and any(t.requires_grad for t in (rows, *parameters, *initial))
     if grad and plain:
         flags |= TRAINING
         return list(_PackedRun.apply(packing, net, flags, len(parameters), len(initial), seed, None, rows, *parameters, *initial))[:-1]

@@ -12,6 +12,11 @@ from torch import Tensor
 from recurve._native.bindings import bindings
 
 
+# What a call costs beside its rows, in rows, on two cores of x86-64: packing the weights, adding their gradients; and what does not depend on
+# the network, which is rows of CALL_WORK parameters.
+CALL_ROWS, CALL_WORK = 33, 4_000_000
+
+
 def _pad(rows: Tensor, places: Tensor, count: int) -> Tensor:
     return rows.new_zeros((count, *rows.shape[1:])).index_copy_(0, places, rows)
 
@@ -49,8 +54,10 @@ class Packing:
     """Where the rows of a packed sequence lie in a padded tensor [steps, batch, features], and the lengths."""
 
     def __init__(self, batch_sizes: Tensor, device: torch.device) -> None:
+        self.batch_sizes = batch_sizes
         self.steps, self.batch = len(batch_sizes), int(batch_sizes[0])
         size = self.steps * self.batch
+        self.is_checked = False  # what the batch sizes are
         if torch.compiler.is_compiling() or type(batch_sizes) is not Tensor or batch_sizes.dtype != torch.int64:
             there = torch.arange(self.batch) < batch_sizes.unsqueeze(1)  # [steps, batch]
             self.lengths, self.places = there.sum(0), there.view(-1).nonzero().view(-1).to(device)
@@ -61,10 +68,22 @@ class Packing:
         rows: int = bindings().rcvb_unpack(self.steps, self.batch, batch_sizes.data_ptr(), at, at + 8 * size, at + 16 * size)
         if rows < 0:
             raise RuntimeError("the batch sizes of a packed sequence do not fall from step to step")
+        self.is_checked = True
         self.lengths = numbers[2 * size :]
         there = numbers[: size + rows]
         there = there.to(device, non_blocking=True) if device.type != "cpu" else there
         self.source, self.places = there[:size], there[size:]
+
+    def cut(self, parameters: int) -> list[Tensor]:
+        """The batch sizes of calls, one after the other, which take less time on a CPU together than one call of all steps."""
+        if not self.is_checked:
+            return [self.batch_sizes]
+        overhead = CALL_ROWS + CALL_WORK // max(1, parameters)
+        sizes = self.batch_sizes.contiguous()
+        ends = torch.empty(self.steps, dtype=torch.int64)
+        count = bindings().rcvb_cut(self.steps, sizes.data_ptr(), overhead, ends.data_ptr())
+        at = [0, *ends[:count].tolist()]
+        return [sizes[begin:end] for begin, end in zip(at, at[1:])]
 
     def pad_rows(self, rows: Tensor) -> Tensor:
         """[steps, batch, features], without a derivative. Past the length of a sequence it has the packed sequence's first row."""
