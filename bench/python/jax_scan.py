@@ -30,7 +30,7 @@ import jax.numpy as jnp
 import recurve
 import recurve.jax
 from recurve._native import api
-from recurve._native.library import context, native
+from recurve._native.loader import context, native
 from recurve.jax import _calls
 
 TYPES = ("float32", "tfloat32", "bfloat16", "float16", "float64")

@@ -93,9 +93,9 @@ class CCall:
     """The same forward call by rcv_run_forward: what a program in C pays, and the cost of ctypes, which is not part of it."""
 
     def __init__(self, module, x):
-        native = recurve._native.library.native()
+        native = recurve._native.loader.native()
         self.library = native
-        raw = ctypes.CDLL(recurve._native.library.path("librecurve.so"))  # without exceptions
+        raw = ctypes.CDLL(recurve._native.loader.path("librecurve.so"))  # without exceptions
         self.forward, self.empty = raw.rcv_run_forward, raw.rcv_version
         self.forward.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self.empty.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -106,9 +106,9 @@ class CCall:
         from recurve.plans import make_plan
 
         net = _operators.shapes(module._net).pointer
-        self.plan = make_plan(net, recurve._native.library.context(), "measure", steps=x.shape[0], batch=x.shape[1], device=device.encode(),
+        self.plan = make_plan(net, recurve._native.loader.context(), "measure", steps=x.shape[0], batch=x.shape[1], device=device.encode(),
                               dtype=_operators.products(x.dtype, x.is_cuda), threads=torch.get_num_threads(), no_vendor=True, **options)
-        self.run = recurve._native.library.make("rcv_run_new", self.plan, free="rcv_run_free", parents=(self.plan,))
+        self.run = recurve._native.loader.make("rcv_run_new", self.plan, free="rcv_run_free", parents=(self.plan,))
         weights = module._weights()
         y, *final = _operators._forward(module._net, x, weights, [], [], [], [], [], _operators.products(x.dtype, x.is_cuda) | 1 << 8, 0)
         self.kept = [x, weights, y, final]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from recurve._native import api
-from recurve._native.library import Handle, context, encode_path, make
+from recurve._native.loader import Handle, context, encode_path, make
 
 TRAIN, VALID, TEST = range(3)
 #: file names of Penn Treebank, WikiText and others, as the command has them

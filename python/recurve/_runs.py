@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from recurve import _arrays
 from recurve._arrays import Array
-from recurve._native.library import Handle, context, make, native
+from recurve._native.loader import Handle, context, make, native
 from recurve.plans import make_plan
 
 Pointers = ctypes.Array[ctypes.c_void_p]

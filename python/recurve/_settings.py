@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recurve._native import api
-from recurve._native.library import Handle, context, make, native, text_of
+from recurve._native.loader import Handle, context, make, native, text_of
 
 _KINDS = ("flag", "integer", "real", "text", "choice", "output")
 

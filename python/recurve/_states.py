@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from recurve import _arrays
 from recurve._arrays import Array
-from recurve._native.library import native
+from recurve._native.loader import native
 
 
 @dataclass(frozen=True)

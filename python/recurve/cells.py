@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recurve._native import api
-from recurve._native.library import Handle, context, encode_path, make, native, text_of
+from recurve._native.loader import Handle, context, encode_path, make, native, text_of
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from recurve import _arrays
 from recurve._arrays import Array, Dimension
 from recurve._native import api
-from recurve._native.library import Handle, context, encode_path, make, native
+from recurve._native.loader import Handle, context, encode_path, make, native
 from recurve._runs import Kind, Run, Runs
 from recurve._states import States
 from recurve.cells import Equations, compile, make_net

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from recurve._native import api, errors
-from recurve._native.library import Handle, make, native
+from recurve._native.loader import Handle, make, native
 
 
 @dataclass(frozen=True)

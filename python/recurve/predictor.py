@@ -19,7 +19,7 @@ import numpy as np
 from recurve import _arrays, _data
 from recurve._arrays import Array, Dimension
 from recurve._native import api, errors
-from recurve._native.library import Handle, context, encode_path, make, native
+from recurve._native.loader import Handle, context, encode_path, make, native
 from recurve._settings import checkpoint_settings
 from recurve._states import States
 from recurve.model import Model, check_count

@@ -15,7 +15,7 @@ import numpy as np
 from recurve import _arrays
 from recurve._arrays import Array, Dimension
 from recurve._native import api
-from recurve._native.library import Handle, context, make, native
+from recurve._native.loader import Handle, context, make, native
 
 _TYPES = {np.dtype(np.float32): api.FLOAT32, np.dtype(np.float64): api.FLOAT64, np.dtype(np.float16): api.FLOAT16}
 _MOST_KEPT = 16  # scans of other shapes are freed

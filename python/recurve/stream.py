@@ -12,7 +12,7 @@ import numpy as np
 
 from recurve import _arrays
 from recurve._arrays import Array, Dimension
-from recurve._native.library import Handle, native
+from recurve._native.loader import Handle, native
 from recurve._states import States
 
 #: name, size and type of the last axis; no name: there is none

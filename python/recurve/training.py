@@ -19,7 +19,7 @@ import numpy as np
 from recurve import _data
 from recurve._arrays import Array
 from recurve._native import api, errors
-from recurve._native.library import Handle, context, encode_path, make, native, take_text
+from recurve._native.loader import Handle, context, encode_path, make, native, take_text
 from recurve._progress import ProgressLine, describe_loss
 from recurve._settings import Setting, Settings, check_fixed, check_names, checkpoint_settings, presets, settings
 from recurve.cells import Equations, compile

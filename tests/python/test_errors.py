@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 import recurve
-from recurve._native import errors, library
+from recurve._native import errors, loader
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_statuses(status: int, kind: "type[Exception]") -> None:
 
 def test_statuses_are_numbered_as_in_the_library() -> None:
     names = ["ok", "invalid", "syntax", "format", "io", "no memory", "unsupported", "stopped"]
-    name_of = library.native().rcv_status_name
-    name_of.restype, name_of.argtypes = library.ctypes.c_char_p, [library.ctypes.c_int]
+    name_of = loader.native().rcv_status_name
+    name_of.restype, name_of.argtypes = loader.ctypes.c_char_p, [loader.ctypes.c_int]
     assert [name_of(status).decode() for status in range(len(names))] == names
 
 
@@ -109,13 +109,13 @@ def test_calls_in_other_threads_leave_signals_alone() -> None:
 
 def test_garbage_is_freed_after_what_was_made_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[str] = []
-    real = library._free
+    real = loader._free
 
     def free(function: object, pointer: object, parents: object) -> None:
         freed.append(getattr(function, "__name__", ""))
         real(function, pointer, parents)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(library, "_free", free)
+    monkeypatch.setattr(loader, "_free", free)
     model = recurve.Model("lstm", 3, 4, schedule="naive")
     model.run(np.zeros((2, 1, 3)))
     model.cycle = model  # type: ignore[attr-defined]

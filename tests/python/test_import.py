@@ -67,8 +67,8 @@ def test_version_is_that_of_the_header() -> None:
 @pytest.mark.parametrize("content", [None, b"no library"])
 def test_missing_library_is_one_sentence(tmp_path: Path, content: "bytes | None") -> None:
     code = (
-        "from recurve._native import library\n"
-        f"library.folders = lambda: [{str(tmp_path)!r}]\n"
+        "from recurve._native import loader\n"
+        f"loader.folders = lambda: [{str(tmp_path)!r}]\n"
         "import recurve\n"
         "try: recurve.builtin_cells()\n"
         "except ImportError as error: print(error)\n"
@@ -89,8 +89,8 @@ def test_editable_installation(tmp_path: Path) -> None:
         "import recurve, sys\n"
         f"recurve.__path__.insert(0, {str(tmp_path)!r})\n"
         "from recurve import __main__\n"
-        "from recurve._native import library\n"
-        "print(library.path(library.CORE), flush=True)\n"
+        "from recurve._native import loader\n"
+        "print(loader.path(loader.CORE), flush=True)\n"
         "sys.argv[1:] = ['list']\n"
         "__main__.main()\n"
     )

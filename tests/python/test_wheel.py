@@ -104,8 +104,8 @@ def test_library_works_alone() -> None:
         "import sys\n"
         "for name in 'torch', 'jax', 'numpy': sys.modules[name] = None\n"
         "import recurve\n"
-        "from recurve._native import library\n"
-        "print(library.native().rcv_version().decode())\n"
+        "from recurve._native import loader\n"
+        "print(loader.native().rcv_version().decode())\n"
     )
     assert run("-c", code).stdout.strip() == importlib.metadata.version("recurve")
 
@@ -115,9 +115,9 @@ def test_library_loads_beside_torch() -> None:
     for first, second in ("torch", "recurve"), ("recurve", "torch"):
         code = (
             f"import ctypes, {first}, {second}\n"
-            "from recurve._native import library\n"
-            "ctypes.CDLL(library.path(library.BINDINGS))\n"
-            "print(library.native().rcv_kernels_count())\n"
+            "from recurve._native import loader\n"
+            "ctypes.CDLL(loader.path(loader.BINDINGS))\n"
+            "print(loader.native().rcv_kernels_count())\n"
         )
         said = run("-c", code)
         assert said.returncode == 0, said.stderr

@@ -6,14 +6,14 @@ import atexit
 import ctypes
 import functools
 
-from recurve._native import errors, library
+from recurve._native import errors, loader
 
 
 @functools.cache
 def bindings() -> ctypes.CDLL:
     """The library of adapters."""
-    library.native()  # the core must be there first
-    lib = ctypes.CDLL(library.path(library.BINDINGS), mode=ctypes.RTLD_LOCAL)
+    loader.native()  # the core must be there first
+    lib = ctypes.CDLL(loader.path(loader.BINDINGS), mode=ctypes.RTLD_LOCAL)
     lib.rcvb_message.restype = ctypes.c_char_p
     lib.rcvb_net.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)]
     lib.rcvb_forget.argtypes = [ctypes.c_uint64]

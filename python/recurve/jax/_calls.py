@@ -21,7 +21,7 @@ from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import SymbolicZero
 
 from recurve._native.bindings import bindings, check
-from recurve._native.library import native
+from recurve._native.loader import native
 from recurve.jax import _ffi
 
 EFFORTS = {"first": 4, "estimate": 1, "measure": 0, "exhaustive": 2}

@@ -16,7 +16,7 @@ from jax import Array
 from recurve import compile as compile_cell
 from recurve._native import api
 from recurve._native.bindings import describe, find_net
-from recurve._native.library import native
+from recurve._native.loader import native
 from recurve._states import State, States
 from recurve.cells import Equations, builtin_cells
 from recurve.jax import _calls, _ffi

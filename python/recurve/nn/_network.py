@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence
 
-from recurve._native.library import context
+from recurve._native.loader import context
 from recurve.nn import _operators
 from recurve.nn._packed import Packing
 from recurve.nn._sequences import read_lengths, read_resets

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from recurve._native import library
+from recurve._native import loader
 from recurve.nn._packed import Packing
 from recurve._native.bindings import bindings as bindings, find_net, message
 
@@ -59,7 +59,7 @@ class Shapes:
     """What a description says about the tensors of a call."""
 
     def __init__(self, net: str) -> None:
-        core = library.native()
+        core = loader.native()
         self.pointer = pointer = find_net(net)
         self.output = int(core.rcv_net_output(pointer))
         states = [core.rcv_net_state(pointer, i).contents for i in range(core.rcv_net_state_count(pointer))]
@@ -478,7 +478,7 @@ def _find_quick() -> Any:
         return None, None, None
     address = ctypes.pythonapi.PyCapsule_GetPointer
     address.argtypes, address.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
-    holding = ctypes.PyDLL(library.path(library.BINDINGS))  # calls with the interpreter's lock held
+    holding = ctypes.PyDLL(loader.path(loader.BINDINGS))  # calls with the interpreter's lock held
     functions = ctypes.py_object()
     holding.rcvb_torch_quick.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.py_object)]
     failed = holding.rcvb_torch_quick(address(capsule, b"dlpack_exchange_api"), ctypes.byref(functions))
