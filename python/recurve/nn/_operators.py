@@ -551,7 +551,7 @@ def _run_parts(
             states, final[-1] = [s[:, :batch] for s in final[-1]], [s[:, batch:] for s in final[-1]]
         now, rows = rows[:count], rows[count:]
         if count == batch * len(sizes):
-            y, *after = run(net, now.view(len(sizes), batch, -1), parameters, states, [], [], [], seed, flags & ~BATCH_FIRST, frozen)
+            y, *after = run(net, now.reshape(len(sizes), batch, -1), parameters, states, [], [], [], seed, flags & ~BATCH_FIRST, frozen)
             y = y.view(count, -1)
         else:
             packing = Packing(sizes, rows.device)
