@@ -107,10 +107,10 @@ struct rcvi_engine {
     int streams;
 
     /* Sequences of different lengths: ragged.c. */
-    bool sorts;       /* runs sort sequences by length */
-    bool counts;      /* kernels of short steps read the number of rows from `alive`, [steps] in the scratch */
-    bool has_alive;   /* it is there, for these or for persistent kernels */
-    bool *is_short;   /* [steps] computes only the rows whose sequences have not ended */
+    bool sorts;          /* runs sort sequences by length */
+    bool counts;         /* kernels of short steps read the number of rows from `alive`, [steps] in the scratch */
+    bool has_alive;      /* it is there, for these or for persistent kernels */
+    bool *is_short;      /* [steps] computes only the rows whose sequences have not ended */
     int *cleared_before; /* [buffers] the loop before which it is cleared, or RCVI_NONE */
 
     /* Loops that are one kernel, or a few. */
