@@ -14,7 +14,7 @@ from recurve._native.bindings import bindings
 
 # What a call costs beside its rows, in rows, on two cores of x86-64: packing the weights, adding their gradients; and what does not depend on
 # the network, which is rows of CALL_WORK parameters.
-CALL_ROWS, CALL_WORK = 33, 4_000_000
+CALL_ROWS, CALL_WORK = 100, 4_000_000
 
 
 def _pad(rows: Tensor, places: Tensor, count: int) -> Tensor:
