@@ -93,8 +93,6 @@ class CCall:
     """The same forward call by rcv_run_forward: what a program in C pays, and the cost of ctypes, which is not part of it."""
 
     def __init__(self, module, x):
-        native = recurve._native.loader.native()
-        self.library = native
         raw = ctypes.CDLL(recurve._native.loader.path("librecurve.so"))  # without exceptions
         self.forward, self.empty = raw.rcv_run_forward, raw.rcv_version
         self.forward.argtypes = [ctypes.c_void_p, ctypes.c_void_p]

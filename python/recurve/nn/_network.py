@@ -14,6 +14,15 @@ from torch.nn.utils.rnn import PackedSequence
 
 from recurve._native.loader import context
 from recurve.nn import _operators
+from recurve.nn._operators import (
+    _dispatch_modes,
+    _is_compiling,
+    _is_function_mode_enabled,
+    _is_grad_enabled,
+    _is_profiled,
+    _is_tracing,
+    _transforms_active,
+)
 from recurve.nn._packed import Packing
 from recurve.nn._sequences import read_lengths, read_resets
 from recurve.nn._stream import Stream
@@ -22,14 +31,7 @@ from recurve.plans import Plans, make_plan, read_plan
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_is_compiling = torch.compiler.is_compiling
-_is_grad_enabled = torch.is_grad_enabled
 _is_any_autocast_enabled = torch._C._is_any_autocast_enabled
-_dispatch_modes = torch._C._len_torch_dispatch_stack
-_is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
-_transforms_active = torch._C._are_functorch_transforms_active
-_is_tracing = torch._C._is_tracing
-_is_profiled = torch._C._autograd._profiler_enabled
 _allow_tf32 = torch._C._get_cudnn_allow_tf32
 _is_deterministic = torch._C._get_deterministic_algorithms
 

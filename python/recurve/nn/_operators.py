@@ -135,7 +135,7 @@ def _backward_shapes(
     return [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in tensors]
 
 
-def _is_watched() -> bool:
+def _is_intercepted() -> bool:
     """Whether something sees or changes calls of operators: a mode, a transform, a trace, a profiler."""
     return (
         _is_compiling()
@@ -147,7 +147,7 @@ def _is_watched() -> bool:
     )
 
 
-def _straighten(t: Tensor | None) -> Tensor | None:
+def _make_contiguous(t: Tensor | None) -> Tensor | None:
     """A contiguous copy, as an operator makes it; None: the tensor is contiguous, or more is the matter."""
     can = type(t) is Tensor and t.layout is torch.strided and not t.is_contiguous()
     return t.detach().contiguous() if t is not None and can else None
@@ -165,12 +165,12 @@ def _run_forward_quickly(
     tensors: tuple[Tensor, ...],
 ) -> tuple[Tensor, ...] | None:
     """A call in training without derivatives: y, the final states and the reserve; None: the operator is to be called."""
-    if _forward_quickly is None or _is_watched():
+    if _forward_quickly is None or _is_intercepted():
         return None
     call = shapes(net).pointer, flags, parameter_count, initial_count, lengths, resets, seed
     found: tuple[Tensor, ...] | None = _forward_quickly(*call, x, tensors)
-    if found is None and (straight := _straighten(x)) is not None:
-        found = _forward_quickly(*call, straight, tensors)
+    if found is None and (copy := _make_contiguous(x)) is not None:
+        found = _forward_quickly(*call, copy, tensors)
     return found
 
 
@@ -195,12 +195,12 @@ def _run_forward(
 
 def _run_backward_quickly(call: tuple[Any, ...], saved: tuple[Tensor, ...], needs: tuple[bool, ...], grads: tuple[Tensor | None, ...]) -> Any:
     """The gradients of all arguments of a function below; None: the operator is to be called. call: ctx.call of _keep."""
-    if _backward_quickly is None or _is_watched():
+    if _backward_quickly is None or _is_intercepted():
         return None
     found = _backward_quickly(*call, saved, needs, grads)
     if found is not None:
         return found
-    x, dy = _straighten(saved[0]), _straighten(grads[0])
+    x, dy = _make_contiguous(saved[0]), _make_contiguous(grads[0])
     if x is None and dy is None:
         return None
     saved = saved if x is None else (x, *saved[1:])

@@ -81,29 +81,15 @@ static bool reads_whole(const rcvi_engine *e, const rcvi_step *step, const rcvi_
     return step->kind != RCVI_STEP_SELECT || access->view == &step->b;
 }
 
-/* The time at which the step reads or writes the first rows of the view's buffer, if it goes through all of it; else 0. */
-static int64_t time_at_first(const rcvi_step *step, const rcvi_view *view) {
-    int64_t slot = step->rows * view->row, each = slot ? view->stride / slot : 0;
-    return each ? step->time.base - view->offset / slot * step->time.inner / each : 0;
-}
-
-/* Whether a short step reads what the writer, another short step, wrote at another time: then rows that the writer left out. */
-static bool reads_other_time(const rcvi_step *reader, const rcvi_view *read, const rcvi_step *writer,
-                             const rcvi_view *written) {
-    return time_at_first(reader, read) != time_at_first(writer, written);
-}
-
-/* Whether rows that the writer, a short step, leaves out of its view are read. */
-static bool is_read_whole(const rcvi_engine *e, const rcvi_step *writer, const rcvi_view *written) {
+/* A short step that reads rows of a later time step, as a late product does (schedule/retime.h), reads a factor of a gradient, which the
+ * gradient's step reads whole. */
+static bool is_read_whole(const rcvi_engine *e, int buffer) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     for (size_t i = 0; i < e->program->step_count; i++) {
         const rcvi_step *step = &e->program->steps[i];
         int count = rcvi_step_accesses(step, accesses);
         for (int k = 0; k < count; k++) {
-            if (accesses[k].view->buffer != written->buffer) continue;
-            if (reads_whole(e, step, &accesses[k])) return true;
-            if (e->is_short[i] && accesses[k].read && reads_other_time(step, accesses[k].view, writer, written))
-                return true;
+            if (accesses[k].view->buffer == buffer && reads_whole(e, step, &accesses[k])) return true;
         }
     }
     return false;
@@ -149,7 +135,7 @@ static bool stays_short(rcvi_engine *e, const rcvi_step *step, const bool *is_de
     int count = rcvi_step_accesses(step, accesses);
     for (int k = 0; k < count; k++) {
         int buffer = accesses[k].view->buffer;
-        if (!accesses[k].written || !is_read_whole(e, step, accesses[k].view)) continue;
+        if (!accesses[k].written || !is_read_whole(e, buffer)) continue;
         if (is_delicate[buffer] || !is_stepwise(e->program, step, accesses[k].view)) return false;
         e->cleared_before[buffer] = rcvi_cuda_first_loop(e->program, buffer);
     }
