@@ -256,7 +256,7 @@ def _open_part(run: _Run, part: int, vocabulary: Handle | None) -> Handle | None
         path,
         parents,
         level=api.LEVELS.index(run.settings["level"]),
-        kind=api.KINDS.index(run.settings["kind"]),
+        kind=api.KINDS.index("stream" if run.settings["kind"] == "auto" else run.settings["kind"]),
         vocabulary=vocabulary.pointer if vocabulary is not None else None,
         like=train.pointer if train is not None else None,
         cache=os.fsencode(cache) if cache else b"" if run.is_named_by_file[part] else None,

@@ -327,7 +327,7 @@ static rcv_status copy_classes(const rcv_data *data, rcv_learner *l) {
 static rcv_status make(rcv_context *context, const rcv_settings *s, const rcv_data *data, rcvi_pool *pool,
                        rcv_learner **learner) {
     const rcv_vocabulary *vocabulary = rcv_data_vocabulary(data);
-    rcvi_learner_options o = {.shape = {.kind = (rcv_data_kind)rcvi_settings_choice(s, "kind"),
+    rcvi_learner_options o = {.shape = {.kind = rcv_data_get_kind(data),
                                         .tokens = vocabulary ? rcv_vocabulary_size(vocabulary) : 0,
                                         .features = vocabulary ? 0 : rcv_data_features(data),
                                         .embedding = rcvi_settings_integer(s, "embedding"),
