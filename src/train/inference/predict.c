@@ -1,19 +1,22 @@
 /* Predictions for sequences without targets.
  *
  * Sequences are processed in groups of at most MOST_ROWS rows. A network in one direction reads a group window by window with its states carried, so
- * that memory does not grow with the length; a bidirectional one reads whole sequences. Shapes of windows are rounded up to powers of two:
- * a window, with its plan and its run, is made once for a shape and kept in the learner. */
+ * that memory does not grow with the length; a bidirectional one reads whole sequences. A window, with its plan and its run, is made once for
+ * a shape and kept in the learner. So that there are few shapes, rows are rounded up to powers of two, and steps to SHAPES_A_DOUBLING shapes
+ * from each power of two to the next; for a few sequences, steps to powers of two. */
 #include "train/inference/output.h"
 #include "train/step/work.h"
 
 #include <string.h>
 
 enum {
-    MOST_ROWS = 64,        /* sequences of a group */
-    MOST_STEPS = 128,      /* of a window whose states are carried */
-    MOST_CELLS = 1 << 13,  /* rows times steps of a window of whole sequences, unless one sequence has more */
-    MOST_LOGITS = 1 << 22, /* elements of logits in memory at once, unless one step has more */
-    MOST_WINDOWS = 64      /* kept */
+    MOST_ROWS = 256,        /* sequences of a group */
+    MANY_ROWS = 64,         /* so many sequences are worth a window without padded steps */
+    MOST_STEPS = 128,       /* of a window whose states are carried */
+    MOST_CELLS = 1 << 15,   /* rows times steps of a window of whole sequences, unless one sequence has more */
+    MOST_LOGITS = 1 << 22,  /* elements of logits in memory at once, unless one step has more */
+    SHAPES_A_DOUBLING = 16, /* padding is less than a 16th */
+    MOST_WINDOWS = 128      /* kept */
 };
 
 typedef struct {
@@ -116,6 +119,13 @@ static int64_t round_up(int64_t count, int64_t most) {
     return power;
 }
 
+/* Steps of a window for `steps` steps of many sequences: at most `most`, with little padding. */
+static int64_t fit_steps(int64_t steps, int64_t most) {
+    int64_t windows = (steps + most - 1) / most, each = (steps + windows - 1) / windows;
+    int64_t grain = round_up(each, most) / 2 / SHAPES_A_DOUBLING;
+    return grain > 1 ? (each + grain - 1) / grain * grain : each;
+}
+
 /* The window in which these sequences are read. */
 static rcv_status choose_window(const rcv_learner *l, const rcv_prediction *d, int64_t *steps, int64_t *batch) {
     bool whole = is_bidirectional(l);
@@ -123,7 +133,8 @@ static rcv_status choose_window(const rcv_learner *l, const rcv_prediction *d, i
         return rcvi_fail(RCV_INVALID,
                          "a bidirectional network reads whole sequences, and %lld steps are more than the %d allowed",
                          (long long)d->steps, INT32_MAX / MOST_ROWS);
-    *steps = round_up(d->steps, whole ? INT32_MAX : MOST_STEPS);
+    int64_t most = whole ? INT32_MAX : MOST_STEPS;
+    *steps = d->batch < MANY_ROWS ? round_up(d->steps, most) : fit_steps(d->steps, most);
     *batch = round_up(d->batch, MOST_ROWS);
     while (whole && *batch > 1 && *steps * *batch > MOST_CELLS) *batch /= 2;
     return RCV_OK;
