@@ -8,8 +8,8 @@
 #include <string.h>
 
 enum {
-    MOST_SEQUENCES = 8192, /* of a block */
-    GROUP = 256            /* sequences of similar length, computed at once */
+    GROUP = 256,               /* sequences of similar length, computed at once */
+    MOST_SEQUENCES = 9 * GROUP /* of a block */
 };
 static const int64_t MOST_NUMBERS = 1 << 23; /* of a block, unless one sequence has more */
 

@@ -42,7 +42,7 @@ typedef struct {
     size_t window;
     int64_t steps, batch; /* of the window */
     int64_t first, count; /* sequences of the group */
-    int64_t longest;
+    int64_t shortest, longest;
     int64_t time; /* first step of the window */
     bool fresh;   /* no window was read before it in this call */
 } group;
@@ -146,22 +146,28 @@ static int64_t length_of(const rcv_prediction *d, int64_t sequence) {
     return d->lengths ? d->lengths[sequence] : d->steps;
 }
 
-/* Zeros where there is no sequence, or where it has ended. */
-static void put_inputs(predictor *p, const group *g) {
+/* The inputs of a time step, of all sequences; zeros where there is no sequence, or where it has ended. */
+static void put_step(predictor *p, const group *g, int64_t t) {
     const rcv_prediction *d = g->data;
-    size_t features = (size_t)p->learner->shape.features;
-    memset(p->ids, 0, (size_t)(g->steps * g->batch) * sizeof *p->ids);
-    if (p->x) memset(p->x, 0, (size_t)(g->steps * g->batch) * features * sizeof *p->x);
-    for (int64_t b = 0; b < g->count; b++) {
-        int64_t left = length_of(d, g->first + b) - g->time;
-        for (int64_t t = 0; t < g->steps && t < left; t++) {
-            int64_t from = (g->time + t) * d->batch + g->first + b, to = t * g->batch + b;
-            if (p->x)
-                memcpy(p->x + (size_t)to * features, d->x + (size_t)from * features, features * sizeof *p->x);
-            else
-                p->ids[to] = (int32_t)d->tokens[from];
-        }
+    int64_t time = g->time + t, features = p->learner->shape.features;
+    int64_t from = time * d->batch + g->first, to = t * g->batch;
+    if (p->x && time < g->shortest) {
+        memcpy(p->x + to * features, d->x + from * features, (size_t)(g->count * features) * sizeof *p->x);
+        return;
     }
+    for (int64_t b = 0; b < g->count; b++) {
+        if (time >= length_of(d, g->first + b)) continue;
+        if (!p->x) p->ids[to + b] = (int32_t)d->tokens[from + b];
+        for (int64_t f = 0; p->x && f < features; f++)
+            p->x[(to + b) * features + f] = d->x[(from + b) * features + f];
+    }
+}
+
+static void put_inputs(predictor *p, const group *g) {
+    size_t rows = (size_t)(g->steps * g->batch);
+    memset(p->ids, 0, rows * sizeof *p->ids);
+    if (p->x) memset(p->x, 0, rows * (size_t)p->learner->shape.features * sizeof *p->x);
+    for (int64_t t = 0; t < g->steps && g->time + t < g->longest; t++) put_step(p, g, t);
 }
 
 static rcv_status read_window(predictor *p, const group *g) {
@@ -235,9 +241,11 @@ static rcv_status write_last(predictor *p, const group *g) {
 static rcv_status predict_group(predictor *p, group *g) {
     const rcv_prediction *d = g->data;
     g->longest = 0;
+    g->shortest = d->steps;
     for (int64_t b = 0; b < g->batch; b++) {
         p->lengths[b] = b < g->count ? length_of(d, g->first + b) : 1;
         if (b < g->count && p->lengths[b] > g->longest) g->longest = p->lengths[b];
+        if (b < g->count && p->lengths[b] < g->shortest) g->shortest = p->lengths[b];
     }
     for (g->time = 0; g->time < g->longest; g->time += g->steps) {
         RCVI_TRY(read_window(p, g));
