@@ -51,7 +51,7 @@ static const verb *find_verb(const char *name) {
 static bool version;
 
 static option before_verb[] = {{"version", OPTION_FLAG, &version, .help = "print the version, and end"}};
-static const option_group before_groups[] = {{"Options", before_verb, COUNT(before_verb)}};
+static const option_group before_groups[] = {{"Options before the verb", before_verb, COUNT(before_verb)}};
 static const command before = {.summary = "Recurrent networks from a cell's equations",
                                .groups = before_groups,
                                .group_count = COUNT(before_groups)};

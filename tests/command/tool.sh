@@ -153,6 +153,15 @@ printf 'cell c(x) {\n    state h\n    h'"'"' = tanh(W x + U hh)\n    return h'"'
 grep -q '^wrong.cell:3:' err || complain "a wrong cell's place is not named"
 grep -q '\^' err || complain "a wrong cell's place has no caret"
 
+printf 'cell c(x) {\n    state h, c\n    vector v\n    h'"'"' = tanh(W x + v)\n    c'"'"' = v * h\n    return c'"'"'\n}\n' >own.cell
+good cell own.cell
+has "note: the vector v is 2 parameters, one for each equation that names it: h\.v, c\.v"
+good cell own.cell --json
+python 'import json; assert len(json.load(open("out"))["notes"]) == 1' || complain "cell --json has no note"
+sed -i 's/v \* h$/h/' own.cell
+good cell own.cell
+! grep -q 'note:' out || complain "a vector that one equation names has a note"
+
 # ---- init, run ----
 good init model --cell lstm --input 3 --hidden 4 --layers 2 --bidirectional --seed 1
 [ -s model ] || complain "init writes nothing"
@@ -224,6 +233,8 @@ bad 1 "missing" run model --input in --output missing/new
 bad 1 "directory" run model --input in --output .
 bad 1 "recurve" run . --input in --output new
 bad 1 "recurve" run in --input in --output new
+printf 'PK\003\004................lstm/data.pkl' >lstm.pt
+bad 1 'lstm.pt is a PyTorch pickle, not safetensors: write it in Python by safetensors.torch.save_file(module.state_dict(), "lstm.safetensors")' run lstm.pt --input in --output new
 head -c 100 model >cut
 leakless bad 1 "cut" run cut --input in --output new
 

@@ -76,12 +76,12 @@ static void print_table(const char *function, const char *key, void (*print)(con
 }
 
 static const char functions[] =
-    "# Files of the pattern and folders; all files where there is none of the pattern.\n"
+    "# Files of the pattern and folders; all files where there is none of the pattern, and no word.\n"
     "_recurve_files() { # PATTERN CURRENT\n"
     "    compopt -o filenames 2>/dev/null\n"
     "    if [[ $1 == / ]]; then\n"
     "        compgen -d -- \"$2\"\n"
-    "    elif [[ $1 == '*' || -z $(compgen -f -X \"!$1\" -- \"$2\") ]]; then\n"
+    "    elif [[ $1 == '*' || (-z $words && -z $(compgen -f -X \"!$1\" -- \"$2\")) ]]; then\n"
     "        compgen -f -- \"$2\"\n"
     "    else\n"
     "        compgen -f -X \"!$1\" -- \"$2\"\n"
