@@ -287,8 +287,8 @@ static void on_library_log(void *user, const char *line) {
 }
 
 static const char details[] =
-    "Each cell is trained with the same settings, batches and seeds, one after the other, for the same time\n"
-    "(--seconds), updates (--steps) or passes over the data (--epochs). FOLDER has the log and the model of\n"
+    "Each cell is trained with the same settings, batches and seeds, one after the other, for the same time,\n"
+    "updates or passes over the data. FOLDER has the log and the model of\n"
     "every run, comparison.html and comparison.json. The table has the best cell first.\n"
     "\n"
     "The same command continues a comparison that was interrupted: runs that have finished are kept, also\n"
@@ -298,7 +298,7 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
     option options[] = {
         {"output", OPTION_TEXT, &arguments->output, .value = "FOLDER", .help = "the folder to write"},
         {"seeds", OPTION_INTEGER, &arguments->seeds, 1, 1000, .value = "N",
-         .help = "runs of each cell, from --seed on"},
+         .help = "runs of each cell, with other seeds"},
         {"parameters", OPTION_INTEGER, &arguments->parameters, 0, 1e12, .value = "N",
          .help = "choose each cell's hidden size, so that it has about N parameters; 0: the same hidden size"},
         {"overwrite", OPTION_FLAG, &arguments->overwrite, .help = "replace runs with other settings in FOLDER"},
