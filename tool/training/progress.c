@@ -148,14 +148,33 @@ static bool validation_is_due(const progress *progress) {
     return now() - progress->last_validation >= fmax(1, passed / 600);
 }
 
+static part_line validation_line(const progress *progress, const rcv_progress *report) {
+    const double metric = metric_value(progress->metric, report->validation, report->metric);
+    part_line line = {.count = 0};
+    add_prefix(&line, progress);
+    parts_add(&line, 0, "validation");
+    parts_add(&line, 4, "update %s", count_text(report->step).text);
+    parts_add(&line, 5, "epoch %.2f", report->epochs);
+    if (!isfinite(report->validation)) {
+        parts_add(&line, 1, "the loss is not a number");
+        return line;
+    }
+    parts_add(&line, 1, "loss %s", decimals_text(report->validation).text);
+    if (isfinite(metric)) {
+        parts_add(&line, 3, "%s %s", metric_name(progress->metric), metric_text(progress->metric, metric).text);
+    }
+    return line;
+}
+
 static void print_validation(progress *progress, const rcv_progress *report) {
-    char loss[96], update[96];
+    static const char best[] = "  best";
     const bool is_best = report->validation <= report->best, is_green = is_best && use_color(stderr);
-    describe_loss(progress->metric, report->validation, report->metric, loss, sizeof loss);
-    snprintf(update, sizeof update, "update %s, epoch %.2f", count_text(report->step).text, report->epochs);
+    const size_t columns = progress->is_terminal ? terminal_columns() : SIZE_MAX;
+    part_line line = validation_line(progress, report);
+    char *text = parts_print(&line, columns > sizeof best ? columns - sizeof best : 1, false);
     progress_clear(progress);
-    fprintf(stderr, "%s%svalidation at %s: %s%s%s%s\n", progress->prefix, progress->prefix[0] != '\0' ? " " : "",
-            update, loss, is_green ? "\033[32m" : "", is_best ? "  best" : "", is_green ? "\033[0m" : "");
+    fprintf(stderr, "%s%s%s%s\n", text, is_green ? "\033[32m" : "", is_best ? best : "", is_green ? "\033[0m" : "");
+    free(text);
     progress->last_validation = now();
     progress->is_held = false;
 }
