@@ -153,12 +153,12 @@ static void print_row(const cell_comparison *comparison, const cell_summary *sum
 static void print_explanation(const cell_comparison *comparison, const layout *layout) {
     const char *metric = metric_name(comparison->metric);
     if (layout->validates) {
-        printf("final, best: loss of the last and of the best validation; %s: of the best one\n", metric);
+        printf("final, best: loss of the last and the best validation; %s: of the best\n", metric);
     } else {
-        printf("loss: of training, since there is no validation data (--valid); %s: of that loss\n", metric);
+        printf("loss, %s: of training, since there is no validation data (--valid)\n", metric);
     }
     if (layout->has_deviation) {
-        printf("means over seeds; +-: standard deviation\n");
+        printf("all are means over seeds; +-: the standard deviation\n");
     }
 }
 
