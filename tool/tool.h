@@ -8,13 +8,26 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* One function for each verb. argv[0] is its name; the result is the exit status. */
+typedef struct {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv); /* argv[0] is the name; the result is the exit status */
+} verb;
+
+/* The table of verbs, in main.c. NULL past the end. */
+const verb *verb_at(size_t index);
+
+/* The options before the verb, and no verb. */
+const command *command_before_verb(void);
+
+/* One function for each verb. */
 int verb_list(int argc, char **argv);
 int verb_cell(int argc, char **argv);
 int verb_init(int argc, char **argv);
 int verb_data(int argc, char **argv);
 int verb_run(int argc, char **argv);
 int verb_train(int argc, char **argv);
+int verb_compare(int argc, char **argv);
 int verb_generate(int argc, char **argv);
 int verb_predict(int argc, char **argv);
 int verb_eval(int argc, char **argv);
@@ -22,11 +35,17 @@ int verb_export(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_report(int argc, char **argv);
+int verb_doctor(int argc, char **argv);
+int verb_completion(int argc, char **argv);
 
 /* From now on jansson allocates from a reserve when there is no memory. */
 void reserve_json_memory(void);
-/* Prints "recurve: MESSAGE" on standard error. */
+/* Prints "recurve: MESSAGE" on standard error: what is wrong. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same for what is not wrong, such as which file was written; nothing with --quiet. */
+void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same for a result, such as the loss of a test: also with --quiet. */
+void say_result(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* With `hold` messages are no longer printed, and the last one is kept: one of several ranks prints for all. */
 void hold_messages(bool hold);
 const char *held_message(void); /* the message kept; NULL: none */
