@@ -1008,8 +1008,10 @@ RCV_API bool rcv_learner_predicts_steps(const rcv_learner *learner); /* at every
 /* Names of the columns of the data it was trained on, NAME,NAME; "" where these had none. */
 RCV_API const char *rcv_learner_feature_names(const rcv_learner *learner);
 RCV_API const char *rcv_learner_target_names(const rcv_learner *learner);
-/* The column that says to which sequence a row belongs; NULL: there is none. */
+/* The column of a table that names sequences; NULL: there is none, and they are numbered. */
 RCV_API const char *rcv_learner_sequence_name(const rcv_learner *learner);
+/* Rows of a table with the same name there are the time steps of a sequence; otherwise every row is a sequence. */
+RCV_API bool rcv_learner_groups_rows(const rcv_learner *learner);
 RCV_API int64_t rcv_learner_horizon(const rcv_learner *learner); /* time steps that it forecasts; 0: it does not */
 /* Opens data as the learner reads it: level, kind, vocabulary, classes, columns, horizon and treatment of missing values
  * are those of its training. Of `options`, which may be NULL, cache, format and unlabelled are used. */

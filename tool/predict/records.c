@@ -71,7 +71,7 @@ void records_join_quoted(record_reader *r) {
     scan(r);
 }
 
-size_t record_end(const record_reader *r, size_t index) {
+size_t records_end(const record_reader *r, size_t index) {
     return index + 1 < r->count ? r->records[index + 1].begin : r->scanned;
 }
 
@@ -159,7 +159,7 @@ static const char *skip_field(const char *at, const char *end, char separator, c
     return at < end && *at == separator ? at + 1 : NULL;
 }
 
-char *record_field(const char *row, size_t length, char separator, size_t index) {
+char *records_field(const char *row, size_t length, char separator, size_t index) {
     const char *end = row + length, *stop = row;
     for (size_t i = 0; row != NULL; i++) {
         const char *next = skip_field(row, end, separator, &stop);
@@ -183,7 +183,7 @@ char *record_field(const char *row, size_t length, char separator, size_t index)
     return text;
 }
 
-int64_t record_find(const char *header, size_t length, char separator, const char *name) {
+int64_t records_find_field(const char *header, size_t length, char separator, const char *name) {
     int64_t count = 0, found = -1;
     const char *end = header + length, *at = header, *stop;
     if (length >= 3 && memcmp(header, "\xef\xbb\xbf", 3) == 0) {
@@ -191,7 +191,7 @@ int64_t record_find(const char *header, size_t length, char separator, const cha
     }
     for (const char *first = at; at != NULL && found < 0; count++) {
         at = skip_field(at, end, separator, &stop);
-        char *field = record_field(first, (size_t)(end - first), separator, (size_t)count);
+        char *field = records_field(first, (size_t)(end - first), separator, (size_t)count);
         found = strcmp(field, name) == 0 ? count : -1;
         free(field);
     }

@@ -32,14 +32,14 @@ bool records_read(record_reader *reader, size_t known);
 /* From now on the input is a table. Nothing has been dropped yet. */
 void records_join_quoted(record_reader *reader);
 /* The end of record `index`. */
-size_t record_end(const record_reader *reader, size_t index);
+size_t records_end(const record_reader *reader, size_t index);
 /* Removes the first `count` records from the buffer. */
 void records_drop(record_reader *reader, size_t count);
 void records_free(record_reader *reader);
 
 /* Field `index` of a row, without its quotes, for free(). */
-char *record_field(const char *row, size_t length, char separator, size_t index);
+char *records_field(const char *row, size_t length, char separator, size_t index);
 /* The place of a field in a header; -1: there is none. */
-int64_t record_find(const char *header, size_t length, char separator, const char *name);
+int64_t records_find_field(const char *header, size_t length, char separator, const char *name);
 
 #endif

@@ -58,7 +58,7 @@ rcv_status predict_series(predictor *p, series *series, const rcv_data *data) {
         status = rcv_data_read(data, i, 1, &length, NULL, NULL, 0);
         float *x = need((size_t)(length * features), sizeof *x);
         if (status == RCV_OK) {
-            status = rcv_data_read(data, i, 1, NULL, x, NULL, length * features);
+            status = rcv_data_read(data, i, 1, &length, x, NULL, length * features);
         }
         if (status == RCV_OK) {
             status = begin_sequence(p, series, data, i);

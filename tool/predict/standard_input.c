@@ -99,8 +99,8 @@ static int64_t first_line(const input *in, size_t unit) { return in->reader.reco
 
 static char *sequence_of(const input *in, size_t index) {
     const size_t begin = in->reader.records[index].begin;
-    return record_field(in->reader.buffer + begin, record_end(&in->reader, index) - begin, in->separator,
-                        (size_t)in->column);
+    return records_field(in->reader.buffer + begin, records_end(&in->reader, index) - begin, in->separator,
+                         (size_t)in->column);
 }
 
 /* Finds the units that are whole. Of a table's last sequence more rows may come, unless the input has ended. */
@@ -229,7 +229,7 @@ static size_t count_byte(const char *text, size_t length, char byte) {
 
 static rcv_file_format recognise(const input *in) {
     const record_reader *r = &in->reader;
-    const size_t length = record_end(r, 0);
+    const size_t length = records_end(r, 0);
     const size_t bom = begins_with(r, "\xef\xbb\xbf", 3) ? 3 : 0;
     if (in->predictor->arguments->data_format != RCV_FORMAT_AUTO) {
         return (rcv_file_format)in->predictor->arguments->data_format;
@@ -253,16 +253,16 @@ static rcv_file_format recognise(const input *in) {
 static bool read_header(input *in) {
     record_reader *r = &in->reader;
     const size_t begin = r->records[0].begin;
-    in->header_length = record_end(r, 0) - begin;
+    in->header_length = records_end(r, 0) - begin;
     in->header = need(in->header_length + 2, 1);
     memcpy(in->header, r->buffer + begin, in->header_length);
     if (in->header[in->header_length - 1] != '\n') {
         in->header[in->header_length++] = '\n';
     }
     records_drop(r, 1);
-    const char *name = in->predictor->sequence;
+    const char *name = rcv_learner_groups_rows(in->predictor->learner) ? in->predictor->sequence : NULL;
     for (const char *separator = "\t,;"; *separator != '\0' && name != NULL; separator++) {
-        in->column = record_find(in->header, in->header_length, *separator, name);
+        in->column = records_find_field(in->header, in->header_length, *separator, name);
         if (in->column >= 0) {
             in->separator = *separator;
             return true;

@@ -162,7 +162,7 @@ int predict_file(predictor *p, const char *path, const char *name) {
         return EXIT_DONE;
     }
     if (stop_signal() != 0) {
-        say("stopped");
+        note("stopped");
         return stop_status();
     }
     return p->results.file->error != 0 ? EXIT_DONE : fail(status); /* closing the output says what is wrong with it */

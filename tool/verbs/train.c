@@ -157,7 +157,7 @@ static int finish_lead(run *run, rcv_status status) {
         return stop_status();
     }
     rcv_status ended = rcv_trainer_best_model(run->trainer, run->output, &best);
-    if (ended == RCV_OK && status == RCV_OK && run->files.paths[PART_TEST] != NULL) {
+    if (ended == RCV_OK && status == RCV_OK && data_files_has_test(&run->files)) {
         ended = test(run, best);
         progress_clear(&run->progress);
     }
