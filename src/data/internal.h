@@ -180,6 +180,7 @@ struct rcv_data {
     rcv_context *context;
     rcv_level level;
     rcv_data_kind kind;
+    rcv_missing missing;        /* other than RCV_MISSING_ERROR: features may be NaN */
     rcv_vocabulary *vocabulary; /* NULL: examples are numbers */
     rcvi_words classes;
     rcvi_totals totals;
