@@ -978,9 +978,10 @@ typedef struct {
     bool without_test;                /* the test data is opened later, by a call that has it alone */
 } rcv_training_files;
 
-/* Opens files as the settings of group data say. kind, level and format that are `auto` or were not given are recognised
- * and set in `settings`. data[part] is NULL where there is none; free each with rcv_data_free. *sentence says what was recognised
- * and how to change it, NULL where nothing was; free with rcv_text_free; may be NULL. */
+/* Opens files as the settings of group data say. A kind that is `auto` is recognised and set in `settings`, as is the
+ * level of a vocabulary that they name, unless a level was given. data[part] is NULL where there is none; free each with
+ * rcv_data_free. *sentence says what was recognised and how to change it, NULL where nothing was; free with
+ * rcv_text_free; may be NULL. */
 RCV_API rcv_status rcv_training_data_open(rcv_context *context, rcv_settings *settings, const rcv_training_files *files,
                                           rcv_data *data[RCV_DATA_PARTS], char **sentence);
 
@@ -1079,9 +1080,10 @@ typedef struct {
     const int64_t *tokens;  /* [steps, batch] where inputs are tokens, otherwise NULL */
     const int64_t *lengths; /* [batch], each in 1..steps; NULL: all have `steps` */
     rcv_output output;
-    bool last;                 /* of a model of tokens: the last step of each sequence only */
-    void *out;                 /* [batch, rcv_learner_outputs()]; of a model of tokens without `last`: [steps, batch,
-                      * rcv_learner_outputs()], zero past a sequence's length. In the learner's type (rcv_learner_dtype) */
+    bool last;                 /* of a model that predicts steps: the last step of each sequence only */
+    void *out;                 /* [batch, rcv_learner_outputs()]; where rcv_learner_predicts_steps, without `last`: [steps,
+                      * batch, rcv_learner_outputs()], zero past a sequence's length. In the learner's type
+                      * (rcv_learner_dtype) */
     int64_t threads;           /* 0: the context's number */
     bool (*go_on)(void *user); /* NULL, or called after every batch; false stops */
     void *user;                /* of go_on; may be NULL */

@@ -117,6 +117,7 @@ rcv_status rcvi_text_reader_read(rcvi_text_reader *reader, const char *text, siz
     size_t used;
     reader->tokens = 0;
     if (!import->vocabulary) {
+        RCVI_TRY(rcvi_utf8_whole(text, length, true, import->source.path, 0, &used));
         reader->tokens = count_leads(text, length);
         return rcvi_count_characters(&import->counted, text, length);
     }
