@@ -11,15 +11,15 @@
 static rcv_status check_options(const rcv_data_options *options) {
     if ((unsigned)options->missing > RCV_MISSING_ZERO)
         return rcvi_fail(RCV_INVALID, "%d is none of the ways to treat missing features", (int)options->missing);
-    if ((unsigned)options->level > RCV_LEVEL_BYTE || (unsigned)options->kind > RCV_DATA_STEP_VALUES)
+    if ((unsigned)options->level > RCV_LEVEL_PIECE || (unsigned)options->kind > RCV_DATA_STEP_VALUES)
         return rcvi_fail(RCV_INVALID, "level %d and kind %d of data are not both known", (int)options->level,
                          (int)options->kind);
     const rcv_vocabulary *vocabulary = options->vocabulary;
     if (!vocabulary && options->like) vocabulary = options->like->vocabulary;
+    static const char *const levels[] = {"word", "byte", "character", "piece"}; /* as rcv_level */
     if (vocabulary && vocabulary->level != options->level)
-        return rcvi_fail(RCV_INVALID, "a vocabulary of %s cannot be used for a text at %s level",
-                         vocabulary->level == RCV_LEVEL_BYTE ? "bytes" : "words",
-                         options->level == RCV_LEVEL_BYTE ? "byte" : "word");
+        return rcvi_fail(RCV_INVALID, "a vocabulary of %ss cannot be used for a text at %s level",
+                         levels[vocabulary->level], levels[options->level]);
     if (options->like && options->like->kind != options->kind &&
         (rcvi_kind_has_classes(options->kind) || rcvi_kind_has_classes(options->like->kind)))
         return rcvi_fail(RCV_INVALID, "data with classes can only be like other data with classes");
@@ -31,6 +31,8 @@ static rcv_status set_vocabulary(const rcv_data_options *options, rcvi_import *i
     const rcv_vocabulary *given = options->vocabulary;
     if (!given && options->like) given = options->like->vocabulary;
     if (options->level == RCV_LEVEL_BYTE) return rcv_vocabulary_bytes(import->context, &import->vocabulary);
+    if (!given && options->level == RCV_LEVEL_PIECE)
+        return rcvi_fail(RCV_INVALID, "a text at piece level needs a tokenizer.json as its vocabulary");
     if (!given) return RCV_OK;
     RCVI_TRY(rcvi_vocabulary_copy(given, &import->vocabulary));
     import->given_vocabulary = true;
@@ -97,6 +99,8 @@ static const rcvi_data_reader *reader_of(const rcvi_import *import) {
     static const rcvi_data_reader *const text_readers[][2] = {
         [RCV_LEVEL_WORD] = {&rcvi_word_reader, &rcvi_word_reader},
         [RCV_LEVEL_BYTE] = {NULL, &rcvi_byte_line_reader},
+        [RCV_LEVEL_CHARACTER] = {&rcvi_token_reader, &rcvi_token_reader},
+        [RCV_LEVEL_PIECE] = {&rcvi_token_reader, &rcvi_token_reader},
     };
     static const rcvi_data_reader *const readers[] = {
         [RCV_FORMAT_TEXT] = &rcvi_example_reader,    [RCV_FORMAT_CSV] = &rcvi_table_reader,
@@ -264,6 +268,7 @@ int64_t rcv_data_longest(const rcv_data *data) { return data->totals.longest; }
 int64_t rcv_data_features(const rcv_data *data) { return data->totals.features; }
 int64_t rcv_data_outputs(const rcv_data *data) { return data->totals.outputs; }
 uint64_t rcvi_data_hash(const rcv_data *data) { return data->hash; }
+rcv_missing rcvi_data_missing(const rcv_data *data) { return data->schema.missing; }
 
 const char *rcv_data_class_name(const rcv_data *data, int64_t index, size_t *length) {
     size_t bytes;

@@ -47,6 +47,7 @@ typedef struct {
     int64_t steps, sequences, longest; /* of all examples so far */
     int64_t features, outputs;         /* of the first one */
     int64_t own_steps;                 /* of the current text */
+    rcvi_text_reader texts;            /* at the levels character and piece */
     int64_t groups, name_bytes;        /* whole sequences, and their names */
     int64_t left_out;                  /* sequences without a target */
 } rcvi_examples;

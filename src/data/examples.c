@@ -76,13 +76,24 @@ static rcv_status process_word(void *user, const char *word, size_t length, int6
     return rcvi_write_token(import, token);
 }
 
-/* An empty text is one <eos> at word level, and an error at byte level. */
+/* Characters or pieces. */
+static rcv_status process_tokens(rcvi_examples *p) {
+    const rcvi_example *e = &p->example;
+    p->texts.import = p->import;
+    p->texts.writes = p->writes;
+    RCVI_TRY(rcvi_text_reader_read(&p->texts, e->text, e->text_length));
+    p->own_steps = p->texts.tokens;
+    return p->own_steps > 0 ? RCV_OK : WRONG(p, "has %s", "a text without tokens");
+}
+
+/* An empty text is one <eos> at word level, and an error at other levels. */
 static rcv_status process_text(rcvi_examples *p) {
     const rcvi_example *e = &p->example;
     p->own_steps = 0;
     if (p->import->level == RCV_LEVEL_WORD && e->text_length == 0) return process_word(p, NULL, 0, 0);
     if (p->import->level == RCV_LEVEL_WORD)
         return rcvi_text_words(e->text, e->text_length, p->import->source.path, process_word, p);
+    if (p->import->level != RCV_LEVEL_BYTE) return process_tokens(p);
     p->own_steps = (int64_t)e->text_length;
     if (e->text_length == 0) return WRONG(p, "has %s", "an empty text");
     return p->writes ? rcvi_write_section(p->import, RCVI_TOKENS, e->text, e->text_length) : RCV_OK;
@@ -165,7 +176,10 @@ void rcvi_examples_begin(rcvi_examples *p, rcvi_import *import, bool writes) {
                                      .unit = "line"}};
 }
 
-void rcvi_examples_end(rcvi_examples *p) { rcvi_example_free(&p->example); }
+void rcvi_examples_end(rcvi_examples *p) {
+    rcvi_example_free(&p->example);
+    rcvi_text_reader_end(&p->texts);
+}
 
 /* ---- the reader ---- */
 
@@ -191,7 +205,7 @@ static rcv_status sort_classes(rcvi_import *import) {
 static rcv_status finish_names(rcvi_import *import, const rcvi_examples *p) {
     if (rcvi_kind_has_classes(import->kind) && !import->given_classes) RCVI_TRY(sort_classes(import));
     if (import->vocabulary || p->features > 0) return RCV_OK;
-    RCVI_TRY(rcvi_vocabulary_rank(&import->counted, &import->vocabulary));
+    RCVI_TRY(rcvi_vocabulary_rank(&import->counted, import->level, &import->vocabulary));
     rcvi_words_free(&import->counted);
     return RCV_OK;
 }

@@ -44,15 +44,20 @@ rcv_status rcvi_words_sort(const rcvi_words *from, rcvi_word_order *before, rcvi
 int rcvi_words_compare(const rcvi_words *words, int64_t a,
                        int64_t b); /* as memcmp; of two with a common prefix the shorter is first */
 
+typedef struct rcvi_tokenizer rcvi_tokenizer; /* vocabulary/tokenizer.h */
+
 struct rcv_vocabulary {
     rcv_context *context;
     rcv_level level;
     rcvi_words words;
-    int64_t eos, unk; /* token numbers; -1: none. At byte level eos is the newline */
+    int64_t eos, unk;          /* token numbers; -1: none. At the levels byte and character eos is the newline */
+    rcvi_tokenizer *tokenizer; /* of pieces; shared between copies. Otherwise NULL */
 };
 
-/* Makes a vocabulary of counted words, ordered as data.h says. */
-rcv_status rcvi_vocabulary_rank(const rcvi_words *counted, rcv_vocabulary **vocabulary);
+/* Makes a vocabulary of counted words or characters, ordered as data.h says. */
+rcv_status rcvi_vocabulary_rank(const rcvi_words *counted, rcv_level level, rcv_vocabulary **vocabulary);
+/* Whether a vocabulary of this level can be made from a text. */
+bool rcvi_level_is_counted(rcv_level level);
 uint64_t rcvi_vocabulary_hash(const rcv_vocabulary *vocabulary);
 
 /* ---- text files ---- */
@@ -84,6 +89,10 @@ rcv_status rcvi_text_file_check(const rcvi_text_file *source); /* RCV_IO if it c
 /* Called for every chunk, word or line; `offset` is where it begins in the text. */
 typedef rcv_status rcvi_visit(void *user, const char *bytes, size_t length, int64_t offset);
 rcv_status rcvi_text_file_chunks(rcvi_text_file *source, rcvi_visit *visit, void *user);
+/* Visits the file in parts, each with what the visit before did not use at its beginning. `ends`: the last part, which must be used whole. */
+typedef rcv_status rcvi_visit_part(void *user, const char *bytes, size_t length, bool ends, int64_t offset,
+                                   size_t *used);
+rcv_status rcvi_text_file_parts(rcvi_text_file *source, rcvi_visit_part *visit, void *user);
 /* Visits words, and NULL at the end of every line. */
 rcv_status rcvi_text_file_words(rcvi_text_file *source, rcvi_visit *visit, void *user);
 /* Visits the words of a text in memory in the same way; `name` is used in messages. */
@@ -96,7 +105,7 @@ size_t rcvi_utf8_prefix(const char *bytes, size_t length);
 /* ---- the token cache ---- */
 
 enum {
-    RCVI_WORDS,   /* the vocabulary, one word per line, if it was made from this text */
+    RCVI_WORDS,   /* the vocabulary as rcv_vocabulary_print gives it, if it was made from this text */
     RCVI_CLASSES, /* NUL-terminated class names, if they were found in this text */
     RCVI_TOKENS,  /* uint8, uint16 or int32 */
     RCVI_NUMBERS, /* float [steps, features] */
@@ -159,12 +168,24 @@ struct rcvi_import {
     rcvi_words classes;             /* given, or found by the first pass */
     bool given_vocabulary, given_classes;
     rcvi_totals totals;
-    rcvi_words counted; /* words counted by the first pass */
+    rcvi_words counted;    /* words or characters counted by the first pass */
+    char *vocabulary_text; /* of RCVI_WORDS; NULL: none */
     rcvi_writer writers[RCVI_SECTIONS];
     bool cannot_write; /* the failure is that the cache cannot be written there; the text is good */
 };
 
-extern const rcvi_data_reader rcvi_word_reader, rcvi_byte_line_reader, rcvi_example_reader;
+extern const rcvi_data_reader rcvi_word_reader, rcvi_byte_line_reader, rcvi_token_reader, rcvi_example_reader;
+
+/* Reads texts of examples at the levels character and piece: counts, or writes, their tokens. */
+typedef struct {
+    rcvi_import *import;
+    bool writes;
+    int64_t tokens; /* of the text that was read last */
+    struct rcvi_encoder *encoder;
+} rcvi_text_reader;
+
+rcv_status rcvi_text_reader_read(rcvi_text_reader *reader, const char *text, size_t length);
+void rcvi_text_reader_end(rcvi_text_reader *reader);
 
 /* The token of a word; <unk> if the vocabulary does not have it; <eos> for NULL. `offset`: of the word in the text, for messages. */
 rcv_status rcvi_find_token(const rcvi_import *import, const char *word, size_t length, int64_t offset, int64_t *token);

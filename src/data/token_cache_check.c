@@ -212,10 +212,10 @@ static bool names_fit(check *c, int number, bool wanted, int64_t limit) {
     return good;
 }
 
-/* Checks the vocabulary and the classes; a vocabulary of words must have <eos>. */
+/* Checks the vocabulary and the classes. A vocabulary of the text's own must have <eos>; one of pieces may have no end of a line where no line is a sequence. */
 static bool all_names_fit(check *c) {
     const rcvi_import *r = c->import;
-    const bool words = r->level == RCV_LEVEL_WORD && !r->given_vocabulary && c->h->totals.features == 0;
+    const bool words = rcvi_level_is_counted(r->level) && !r->given_vocabulary && c->h->totals.features == 0;
     const bool classes = rcvi_kind_has_classes(r->kind) && !r->given_classes && c->h->totals.sequences > 0;
     if (!names_fit(c, RCVI_WORDS, words, RCVI_LIMIT_VOCABULARY) ||
         !names_fit(c, RCVI_CLASSES, classes, RCVI_LIMIT_CLASSES))
@@ -223,7 +223,9 @@ static bool all_names_fit(check *c) {
     const rcv_vocabulary *vocabulary = c->vocabulary ? c->vocabulary : r->vocabulary;
     c->words = vocabulary ? vocabulary->words.size : 0;
     c->class_count = classes ? c->classes.size : r->classes.size;
-    return c->h->totals.features > 0 || (vocabulary && vocabulary->eos >= 0);
+    const bool needs_end = r->level != RCV_LEVEL_PIECE || r->kind == RCV_DATA_LINES;
+    return c->h->totals.features > 0 ||
+           (vocabulary && vocabulary->level == r->level && (vocabulary->eos >= 0 || !needs_end));
 }
 
 /* ---- all ---- */
