@@ -1068,9 +1068,10 @@ typedef struct {
     const int64_t *tokens;  /* [steps, batch] where inputs are tokens, otherwise NULL */
     const int64_t *lengths; /* [batch], each in 1..steps; NULL: all have `steps` */
     rcv_output output;
-    bool last;                 /* of a model of tokens: the last step of each sequence only */
-    void *out;                 /* [batch, rcv_learner_outputs()]; of a model of tokens without `last`: [steps, batch,
-                      * rcv_learner_outputs()], zero past a sequence's length. In the learner's type (rcv_learner_dtype) */
+    bool last;                 /* of a model that predicts steps: the last step of each sequence only */
+    void *out;                 /* [batch, rcv_learner_outputs()]; where rcv_learner_predicts_steps, without `last`: [steps,
+                      * batch, rcv_learner_outputs()], zero past a sequence's length. In the learner's type
+                      * (rcv_learner_dtype) */
     int64_t threads;           /* 0: the context's number */
     bool (*go_on)(void *user); /* NULL, or called after every batch; false stops */
     void *user;                /* of go_on; may be NULL */

@@ -30,6 +30,7 @@ struct rcvi_batcher {
     int32_t *tokens;           /* [steps + 1] of one row */
     float *x, *values;
     float *numbers; /* [steps, features] of one row */
+    void *labels;   /* [steps, 1 or outputs] of one row, where each step has a target of its own */
     int64_t *lengths;
 };
 

@@ -6,7 +6,9 @@
 /* ---- opening ---- */
 
 static rcv_status check_options(const rcv_data_options *options) {
-    if ((unsigned)options->level > RCV_LEVEL_BYTE || (unsigned)options->kind > RCV_DATA_VALUES)
+    if ((unsigned)options->missing > RCV_MISSING_ZERO)
+        return rcvi_fail(RCV_INVALID, "%d is none of the ways to treat missing features", (int)options->missing);
+    if ((unsigned)options->level > RCV_LEVEL_BYTE || (unsigned)options->kind > RCV_DATA_STEP_VALUES)
         return rcvi_fail(RCV_INVALID, "level %d and kind %d of data are not both known", (int)options->level,
                          (int)options->kind);
     const rcv_vocabulary *vocabulary = options->vocabulary;
@@ -16,7 +18,7 @@ static rcv_status check_options(const rcv_data_options *options) {
                          vocabulary->level == RCV_LEVEL_BYTE ? "bytes" : "words",
                          options->level == RCV_LEVEL_BYTE ? "byte" : "word");
     if (options->like && options->like->kind != options->kind &&
-        (options->kind == RCV_DATA_CLASSES || options->like->kind == RCV_DATA_CLASSES))
+        (rcvi_kind_has_classes(options->kind) || rcvi_kind_has_classes(options->like->kind)))
         return rcvi_fail(RCV_INVALID, "data with classes can only be like other data with classes");
     return RCV_OK;
 }
@@ -37,7 +39,7 @@ static rcv_status set_classes(const rcv_data_options *options, rcvi_import *impo
     rcvi_words_init(&import->classes, import->context);
     const rcvi_words *like = options->like ? &options->like->classes : NULL;
     int64_t count = options->classes ? (int64_t)options->class_count : like ? like->size : 0;
-    if (options->kind != RCV_DATA_CLASSES || count == 0) return RCV_OK;
+    if (!rcvi_kind_has_classes(options->kind) || count == 0) return RCV_OK;
     import->given_classes = true;
     for (int64_t i = 0; i < count; i++) {
         size_t length;
@@ -52,17 +54,18 @@ static rcv_status set_classes(const rcv_data_options *options, rcvi_import *impo
 }
 
 static rcv_status check_totals(const rcvi_import *import, const rcv_data *like) {
-    static const char *const things[] = {"tokens", "tokens", "examples", "examples"};
+    static const char *const things[] = {"tokens", "tokens", "examples", "examples", "examples", "examples"};
     const rcvi_totals *totals = &import->totals;
     const char *path = import->source.path;
     if (totals->sequences == 0 || totals->tokens == 0)
         return rcvi_fail(RCV_FORMAT, "%s holds no %s", path, things[import->kind]);
     if (import->kind == RCV_DATA_STREAM && totals->tokens < 2)
         return rcvi_fail(RCV_FORMAT, "%s holds one token, where a stream needs two at least", path);
-    if (like && import->kind >= RCV_DATA_CLASSES && totals->features != like->totals.features)
+    if (totals->outputs == 0) return rcvi_fail(RCV_FORMAT, "%s holds no targets: every \"y\" is null", path);
+    if (like && !rcvi_kind_is_text(import->kind) && totals->features != like->totals.features)
         return rcvi_fail(RCV_FORMAT, "%s has %lld features; the data that it must match has %lld", path,
                          (long long)totals->features, (long long)like->totals.features);
-    if (like && import->kind == RCV_DATA_VALUES && totals->outputs != like->totals.outputs)
+    if (like && rcvi_kind_has_values(import->kind) && totals->outputs != like->totals.outputs)
         return rcvi_fail(RCV_FORMAT, "%s has %lld values per example; the data that it must match has %lld", path,
                          (long long)totals->outputs, (long long)like->totals.outputs);
     return RCV_OK;
@@ -70,7 +73,7 @@ static rcv_status check_totals(const rcvi_import *import, const rcv_data *like) 
 
 /* Opens the text (bytes) or the token cache (everything else), or both (lines of bytes). */
 static rcv_status open_files(rcvi_import *import, rcv_data *data) {
-    bool text_has_tokens = import->level == RCV_LEVEL_BYTE && import->kind <= RCV_DATA_LINES;
+    bool text_has_tokens = import->level == RCV_LEVEL_BYTE && rcvi_kind_is_text(import->kind);
     if (import->source.bytes == 0) return RCV_OK; /* an empty file; check_totals reports it */
     if (text_has_tokens)
         RCVI_TRY(rcvi_data_file_new(import->context, import->source.file, import->source.path, &import->source.stamp,
@@ -89,10 +92,12 @@ static rcv_status open_files(rcvi_import *import, rcv_data *data) {
 static rcv_status import_data(rcvi_import *import, const rcv_data_options *options, rcv_data *data) {
     RCVI_TRY(set_vocabulary(options, import));
     RCVI_TRY(set_classes(options, import));
+    if (import->missing != RCV_MISSING_ERROR) /* the cache may have missing features */
+        import->names_hash = rcvi_hash_chunk(import->names_hash, "missing", strlen("missing"));
     RCVI_TRY(rcvi_text_file_hash(&import->source, &import->text_hash));
     import->text_bytes = import->source.bytes;
     RCVI_TRY(open_files(import, data));
-    if (import->kind <= RCV_DATA_LINES && import->vocabulary) import->totals.outputs = import->vocabulary->words.size;
+    if (rcvi_kind_is_text(import->kind) && import->vocabulary) import->totals.outputs = import->vocabulary->words.size;
     RCVI_TRY(check_totals(import, options->like));
     const uint64_t key[] = {import->text_hash, import->names_hash, (uint64_t)import->source.bytes,
                             (uint64_t)import->level, (uint64_t)import->kind};
@@ -117,9 +122,9 @@ static void move_results(rcvi_import *import, rcv_data *data) {
 }
 
 rcv_status rcv_data_open(rcv_context *context, const char *path, const rcv_data_options *options, rcv_data **data) {
-    static const rcvi_data_reader *const readers[][4] = {
-        [RCV_LEVEL_WORD] = {&rcvi_word_reader, &rcvi_word_reader, &rcvi_example_reader, &rcvi_example_reader},
-        [RCV_LEVEL_BYTE] = {NULL, &rcvi_byte_line_reader, &rcvi_example_reader, &rcvi_example_reader},
+    static const rcvi_data_reader *const text_readers[][2] = {
+        [RCV_LEVEL_WORD] = {&rcvi_word_reader, &rcvi_word_reader},
+        [RCV_LEVEL_BYTE] = {NULL, &rcvi_byte_line_reader},
     };
     RCVI_NEED(context, "context");
     RCVI_NEED(path, "path");
@@ -127,8 +132,13 @@ rcv_status rcv_data_open(rcv_context *context, const char *path, const rcv_data_
     *data = NULL;
     RCVI_READ(rcv_data_options, options, "options");
     RCVI_TRY(check_options(options));
-    rcvi_import import = {.context = context, .level = options->level, .kind = options->kind, .folder = options->cache};
-    import.reader = readers[options->level][options->kind];
+    rcvi_import import = {.context = context,
+                          .level = options->level,
+                          .kind = options->kind,
+                          .missing = options->missing,
+                          .folder = options->cache};
+    import.reader =
+        rcvi_kind_is_text(options->kind) ? text_readers[options->level][options->kind] : &rcvi_example_reader;
     rcvi_words_init(&import.counted, context);
     rcv_data *made = rcvi_new(context, 1, sizeof *made);
     if (!made) return RCV_NO_MEMORY;
@@ -235,13 +245,24 @@ rcv_status rcvi_data_read_numbers(const rcv_data *data, rcvi_span span, float *n
                                (size_t)(span.length * step));
 }
 
-rcv_status rcvi_data_read_label(const rcv_data *data, int64_t sequence, void *label) {
-    const bool classes = data->kind == RCV_DATA_CLASSES;
+/* Labels `first` .. `first` + `count` - 1: of sequences or of time steps, whichever have them. */
+static rcv_status read_labels(const rcv_data *data, int64_t first, int64_t count, void *labels) {
+    const bool classes = rcvi_kind_has_classes(data->kind);
     const int64_t bytes = (classes ? 1 : data->totals.outputs) * (int64_t)sizeof(float);
-    RCVI_TRY(rcvi_data_file_read(data->cache, data->offsets[RCVI_LABELS] + sequence * bytes, label, (size_t)bytes));
-    int32_t class = 0;
-    if (classes) memcpy(&class, label, sizeof class);
-    return class >= 0 && class < data->totals.outputs ? RCV_OK : rcvi_data_file_fail_changed(data->cache);
+    RCVI_TRY(
+        rcvi_data_file_read(data->cache, data->offsets[RCVI_LABELS] + first * bytes, labels, (size_t)(count * bytes)));
+    const int32_t *numbers = labels;
+    for (int64_t i = 0; classes && i < count; i++)
+        if (numbers[i] < -1 || numbers[i] >= data->totals.outputs) return rcvi_data_file_fail_changed(data->cache);
+    return RCV_OK;
+}
+
+rcv_status rcvi_data_read_label(const rcv_data *data, int64_t sequence, void *label) {
+    return read_labels(data, sequence, 1, label);
+}
+
+rcv_status rcvi_data_read_labels(const rcv_data *data, rcvi_span span, void *labels) {
+    return read_labels(data, span.start, span.length, labels);
 }
 
 rcv_status rcvi_data_check(const rcv_data *data) {

@@ -4,6 +4,21 @@
 
 #include "base/base.h"
 
+/* ---- kinds ---- */
+
+/* Tokens, whose targets are the next tokens; else examples, which have targets of their own. */
+static inline bool rcvi_kind_is_text(rcv_data_kind kind) { return kind <= RCV_DATA_LINES; }
+static inline bool rcvi_kind_has_classes(rcv_data_kind kind) {
+    return kind == RCV_DATA_CLASSES || kind == RCV_DATA_STEP_CLASSES;
+}
+static inline bool rcvi_kind_has_values(rcv_data_kind kind) {
+    return kind == RCV_DATA_VALUES || kind == RCV_DATA_STEP_VALUES;
+}
+/* A target at every time step; else one for a sequence. */
+static inline bool rcvi_kind_has_steps(rcv_data_kind kind) {
+    return rcvi_kind_is_text(kind) || kind == RCV_DATA_STEP_CLASSES || kind == RCV_DATA_STEP_VALUES;
+}
+
 /* ---- data ---- */
 
 /* Reads tokens from .. from + count - 1. Words of a text are numbered by decreasing count, words with equal counts by their bytes; the count of <eos>
@@ -42,15 +57,17 @@ typedef struct {
 } rcvi_position;
 
 typedef struct {
-    int64_t steps, batch;   /* of the arrays */
-    size_t bucket;          /* number of its bucket; 0 for columns */
-    bool carries;           /* the states continue from the previous batch; else they start from the initial state */
-    bool ends;              /* it is the last batch of its epoch */
-    int64_t counted;        /* number of targets that are not ignored */
-    const int32_t *inputs;  /* [steps, batch] tokens; NULL if inputs are numbers */
-    const float *x;         /* [steps, batch, features] numbers; NULL if inputs are tokens */
-    const int32_t *targets; /* [steps, batch] next token, or -1: ignored; of classes: [batch] */
-    const float *values;    /* [batch, outputs] target values; NaN in ignored rows */
+    int64_t steps, batch;  /* of the arrays */
+    size_t bucket;         /* number of its bucket; 0 for columns */
+    bool carries;          /* the states continue from the previous batch; else they start from the initial state */
+    bool ends;             /* it is the last batch of its epoch */
+    int64_t counted;       /* number of targets that are neither missing nor ignored */
+    const int32_t *inputs; /* [steps, batch] tokens; NULL if inputs are numbers */
+    const float *x;        /* [steps, batch, features] numbers; NULL if inputs are tokens */
+    const int32_t
+        *targets; /* [steps, batch] next token or class, -1: missing or ignored; of one class a sequence: [batch] */
+    const float
+        *values; /* [batch, outputs], or, at every step, [steps, batch, outputs]: the first is NaN where ignored */
     const int64_t *
         lengths; /* [batch], each at least 1; NULL for columns. Rows without a sequence have length 1 and are ignored */
 } rcvi_batch;

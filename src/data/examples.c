@@ -1,4 +1,4 @@
-/* The reader of examples with classes or values. Both passes parse every line; the first counts, the second writes. */
+/* The reader of examples with classes or values, one of them or one for every time step. Both passes parse every line; the first counts, the second writes. */
 #include "data/example.h"
 
 #include <math.h>
@@ -31,19 +31,41 @@ static rcv_status check_like_first(progress *p) {
     if (features != p->features)
         return WRONG(p, "has %lld features where the examples before have %lld", (long long)features,
                      (long long)p->features);
-    if (e->outputs != p->outputs)
+    const bool unknown = rcvi_kind_has_steps(e->kind) && (e->outputs == 0 || p->outputs == 0);
+    if (p->outputs == 0) p->outputs = e->outputs;
+    if (e->outputs != p->outputs && !unknown)
         return WRONG(p, "has %lld values where the examples before have %lld", (long long)e->outputs,
                      (long long)p->outputs);
     return RCV_OK;
 }
 
-static rcv_status count_class(progress *p) {
+static rcv_status count_class(progress *p, const char *name, size_t length) {
     rcvi_words *classes = &p->import->classes;
-    const rcvi_example *e = &p->example;
-    if (!p->import->given_classes) return rcvi_words_count(classes, e->label, e->label_length, 1, NULL);
-    if (rcvi_words_find(classes, e->label, e->label_length) >= 0) return RCV_OK;
-    return WRONG(p, "has the class '%.60s', which is not one of the %lld given classes", e->label,
+    if (!p->import->given_classes) return rcvi_words_count(classes, name, length, 1, NULL);
+    if (rcvi_words_find(classes, name, length) >= 0) return RCV_OK;
+    return WRONG(p, "has the class '%.60s', which is not one of the %lld given classes", name,
                  (long long)classes->size);
+}
+
+/* Visits the names of classes of all time steps; a name that is missing is empty. */
+static rcv_status each_name(progress *p, rcv_status (*visit)(progress *p, const char *name, size_t length)) {
+    const rcvi_example *e = &p->example;
+    for (size_t at = 0; at < e->names_bytes;) {
+        size_t length = strlen(e->names + at);
+        RCVI_TRY(visit(p, e->names + at, length));
+        at += length + 1;
+    }
+    return RCV_OK;
+}
+
+static rcv_status count_step_class(progress *p, const char *name, size_t length) {
+    return length ? count_class(p, name, length) : RCV_OK;
+}
+
+static rcv_status count_classes(progress *p) {
+    const rcvi_example *e = &p->example;
+    if (!rcvi_kind_has_classes(e->kind)) return RCV_OK;
+    return rcvi_kind_has_steps(e->kind) ? each_name(p, count_step_class) : count_class(p, e->label, e->label_length);
 }
 
 /* ---- both passes ---- */
@@ -78,12 +100,27 @@ static rcv_status write_numbers(progress *p) {
     return rcvi_write_section(p->import, RCVI_NUMBERS, e->x, (size_t)(e->steps * e->features) * sizeof *e->x);
 }
 
-static rcv_status write_label(progress *p) {
-    const rcvi_example *e = &p->example;
-    if (e->kind == RCV_DATA_VALUES)
-        return rcvi_write_section(p->import, RCVI_LABELS, e->values, (size_t)e->outputs * sizeof *e->values);
-    int32_t label = (int32_t)rcvi_words_find(&p->import->classes, e->label, e->label_length);
+static rcv_status write_class(progress *p, const char *name, size_t length) {
+    int32_t label = length ? (int32_t)rcvi_words_find(&p->import->classes, name, length) : -1;
     return rcvi_write_section(p->import, RCVI_LABELS, &label, sizeof label);
+}
+
+/* The values of an example; of one whose steps have none NaN. */
+static rcv_status write_values(progress *p) {
+    const rcvi_example *e = &p->example;
+    const float nan = NAN;
+    const int64_t rows = rcvi_kind_has_steps(e->kind) ? e->steps : 1;
+    if (e->outputs)
+        return rcvi_write_section(p->import, RCVI_LABELS, e->values, (size_t)(rows * e->outputs) * sizeof *e->values);
+    for (int64_t i = 0; i < rows * p->import->totals.outputs; i++)
+        RCVI_TRY(rcvi_write_section(p->import, RCVI_LABELS, &nan, sizeof nan));
+    return RCV_OK;
+}
+
+static rcv_status write_labels(progress *p) {
+    const rcvi_example *e = &p->example;
+    if (rcvi_kind_has_values(e->kind)) return write_values(p);
+    return rcvi_kind_has_steps(e->kind) ? each_name(p, write_class) : write_class(p, e->label, e->label_length);
 }
 
 static bool is_blank(const char *line, size_t length) {
@@ -102,11 +139,11 @@ static rcv_status process_line(void *user, const char *line, size_t length, int6
     if (is_blank(line, length)) return RCV_OK;
     RCVI_TRY(rcvi_example_parse(e, line, length));
     RCVI_TRY(check_like_first(p));
-    if (!p->writes && e->kind == RCV_DATA_CLASSES) RCVI_TRY(count_class(p));
+    if (!p->writes) RCVI_TRY(count_classes(p));
     if (e->text) RCVI_TRY(process_text(p));
     if (p->writes && !e->text) RCVI_TRY(write_numbers(p));
     int64_t steps = e->text ? p->own_steps : e->steps;
-    if (p->writes) RCVI_TRY(write_label(p));
+    if (p->writes) RCVI_TRY(write_labels(p));
     if (p->writes) RCVI_TRY(rcvi_write_span(p->import, p->steps, steps));
     p->steps += steps;
     p->sequences++;
@@ -116,7 +153,8 @@ static rcv_status process_line(void *user, const char *line, size_t length, int6
 
 static rcv_status process_lines(rcvi_import *import, progress *p) {
     p->import = import;
-    p->example = (rcvi_example){.context = import->context, .path = import->source.path, .kind = import->kind};
+    p->example = (rcvi_example){
+        .context = import->context, .path = import->source.path, .kind = import->kind, .missing = import->missing};
     rcv_status status = rcvi_text_file_lines(&import->source, RCVI_LIMIT_EXAMPLE, process_line, p);
     rcvi_example_free(&p->example);
     return status;
@@ -144,7 +182,7 @@ static rcv_status sort_classes(rcvi_import *import) {
 }
 
 static rcv_status finish_names(rcvi_import *import, const progress *p) {
-    if (import->kind == RCV_DATA_CLASSES && !import->given_classes) RCVI_TRY(sort_classes(import));
+    if (rcvi_kind_has_classes(import->kind) && !import->given_classes) RCVI_TRY(sort_classes(import));
     if (import->vocabulary || p->features > 0) return RCV_OK;
     RCVI_TRY(rcvi_vocabulary_rank(&import->counted, &import->vocabulary));
     rcvi_words_free(&import->counted);
@@ -161,11 +199,12 @@ static rcv_status count_examples(rcvi_import *import) {
     totals->sequences = p.sequences;
     totals->longest = p.longest;
     totals->features = p.features;
-    totals->outputs = import->kind == RCV_DATA_CLASSES ? import->classes.size : p.outputs;
-    int64_t labels = import->kind == RCV_DATA_CLASSES ? 1 : p.outputs;
+    const bool classes = rcvi_kind_has_classes(import->kind);
+    totals->outputs = classes ? import->classes.size : p.outputs;
+    int64_t labels = (classes ? 1 : p.outputs) * (rcvi_kind_has_steps(import->kind) ? p.steps : p.sequences);
     totals->bytes[RCVI_TOKENS] = p.steps * totals->token_bytes;
     totals->bytes[RCVI_NUMBERS] = p.steps * p.features * (int64_t)sizeof(float);
-    totals->bytes[RCVI_LABELS] = p.sequences * labels * (int64_t)sizeof(float);
+    totals->bytes[RCVI_LABELS] = labels * (int64_t)sizeof(float);
     totals->bytes[RCVI_SPANS] = p.sequences * (int64_t)sizeof(rcvi_span);
     return RCV_OK;
 }

@@ -99,8 +99,8 @@ enum {
     RCVI_CLASSES, /* NUL-terminated class names, if they were found in this text */
     RCVI_TOKENS,  /* uint8, uint16 or int32 */
     RCVI_NUMBERS, /* float [steps, features] */
-    RCVI_LABELS,  /* of every example: int32 class, or float [outputs] */
-    RCVI_SPANS,   /* rcvi_span of every sequence */
+    RCVI_LABELS, /* of every example, or of every time step: int32 class, -1: missing; or float [outputs], NaN in the first: missing */
+    RCVI_SPANS, /* rcvi_span of every sequence */
     RCVI_SECTIONS
 };
 
@@ -137,6 +137,8 @@ struct rcvi_import {
     rcvi_text_file source;
     rcv_level level;
     rcv_data_kind kind;
+    rcv_missing
+        missing; /* what becomes of features that are missing: with RCV_MISSING_ERROR there are none, else they are NaN */
     const char *folder; /* of the cache, from the options; NULL or "": see rcv_data_options */
     const rcvi_data_reader *reader;
     int64_t text_bytes;
@@ -190,10 +192,12 @@ struct rcv_data {
     bool has_spans; /* a stream has none */
 };
 
-/* Read the spans of `count` sequences, the numbers of one sequence, and its label (int32 class, or floats). Each is checked against the totals. */
+/* Read the spans of `count` sequences, the numbers of one sequence, and its label (int32 class, or floats) or those of its steps. Each is checked
+ * against the totals. */
 rcv_status rcvi_data_read_spans(const rcv_data *data, int64_t first, int64_t count, rcvi_span *spans);
 rcv_status rcvi_data_read_numbers(const rcv_data *data, rcvi_span span, float *numbers);
 rcv_status rcvi_data_read_label(const rcv_data *data, int64_t sequence, void *label);
+rcv_status rcvi_data_read_labels(const rcv_data *data, rcvi_span span, void *labels); /* of kinds with steps */
 /* Visits every span in order. */
 typedef void rcvi_visit_span(void *user, int64_t sequence, rcvi_span span);
 rcv_status rcvi_data_each_span(const rcv_data *data, rcvi_visit_span *visit, void *user);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const uint64_t SIGNATURE = UINT64_C(0x3130766365526b74); /* changes with every version of the format */
+static const uint64_t SIGNATURE = UINT64_C(0x3230766365526b74); /* changes with every version of the format */
 
 static uint64_t header_hash(const rcvi_token_cache_header *h) {
     return rcvi_hash_chunk(0, h, offsetof(rcvi_token_cache_header, hash));

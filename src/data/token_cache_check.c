@@ -13,6 +13,8 @@ typedef struct {
     rcvi_words classes;         /* of the file */
     int64_t words, class_count; /* sizes of the vocabulary and the classes, of the import or the file */
     int64_t at, steps, longest; /* of the spans so far */
+    int64_t column;             /* of the values so far: outputs of the row that is not complete */
+    bool row_is_missing;        /* the first of these is NaN */
     bool no_memory;             /* the check could not be completed */
 } check;
 
@@ -29,20 +31,22 @@ static bool totals_fit(const check *c) {
     const rcvi_totals *t = &c->h->totals;
     const rcv_data_kind kind = c->import->kind;
     const bool in_text = c->import->level == RCV_LEVEL_BYTE && kind <= RCV_DATA_LINES, stream = kind == RCV_DATA_STREAM;
-    const bool examples = kind >= RCV_DATA_CLASSES, has_tokens = !in_text && t->features == 0;
-    int64_t labels = kind == RCV_DATA_CLASSES ? 1 : kind == RCV_DATA_VALUES ? t->outputs : 0;
+    const bool examples = !rcvi_kind_is_text(kind), has_tokens = !in_text && t->features == 0;
+    const int64_t labelled = rcvi_kind_has_steps(kind) ? t->tokens : t->sequences;
+    int64_t labels = rcvi_kind_has_classes(kind) ? 1 : rcvi_kind_has_values(kind) ? t->outputs : 0;
     for (int i = 0; i < RCVI_SECTIONS; i++)
         if (t->bytes[i] != c->h->sections[i].bytes) return false;
     if (t->tokens < 0 || t->sequences < 0 || t->longest < 0 || t->features < 0 || t->outputs < 0) return false;
     if (t->longest > t->tokens || t->sequences > t->tokens) return false;
     if (t->features > 0 && !examples) return false;
-    if (kind == RCV_DATA_CLASSES ? t->outputs != c->class_count : kind != RCV_DATA_VALUES && t->outputs != 0)
+    if (rcvi_kind_has_classes(kind) ? t->outputs != c->class_count : !rcvi_kind_has_values(kind) && t->outputs != 0)
         return false;
+    if (rcvi_kind_has_values(kind) && t->sequences > 0 && t->outputs == 0) return false;
     if (stream && (t->sequences != 1 || t->longest != t->tokens)) return false;
     if (t->token_bytes != (has_tokens ? token_bytes(c->words) : 0)) return false;
     return is_product(t->bytes[RCVI_TOKENS], t->tokens, t->token_bytes, 1) &&
            is_product(t->bytes[RCVI_NUMBERS], t->tokens, t->features, (int64_t)sizeof(float)) &&
-           is_product(t->bytes[RCVI_LABELS], t->sequences, labels, (int64_t)sizeof(float)) &&
+           is_product(t->bytes[RCVI_LABELS], labelled, labels, (int64_t)sizeof(float)) &&
            is_product(t->bytes[RCVI_SPANS], stream ? 0 : t->sequences, (int64_t)sizeof(rcvi_span), 1);
 }
 
@@ -68,18 +72,34 @@ static bool tokens_fit(check *c, const char *bytes, size_t length) {
 
 static bool numbers_fit(check *c, const char *bytes, size_t length) {
     const float *numbers = (const void *)bytes;
-    bool good = true;
-    (void)c;
-    for (size_t i = 0; i < length / sizeof *numbers; i++) good &= isfinite(numbers[i]) != 0;
-    return good;
+    bool finite = true, infinite = false;
+    for (size_t i = 0; i < length / sizeof *numbers; i++) {
+        finite &= isfinite(numbers[i]) != 0;
+        infinite |= isinf(numbers[i]) != 0;
+    }
+    return c->import->missing == RCV_MISSING_ERROR ? finite : !infinite;
+}
+
+/* All outputs of a row are missing, or none. */
+static bool values_fit(check *c, const char *bytes, size_t length) {
+    const float *values = (const void *)bytes;
+    for (size_t i = 0; i < length / sizeof *values; i++) {
+        if (c->column == 0) c->row_is_missing = isnan(values[i]) != 0;
+        if (c->row_is_missing ? !isnan(values[i]) : !isfinite(values[i])) return false;
+        if (++c->column == c->h->totals.outputs) c->column = 0;
+    }
+    return true;
 }
 
 static bool labels_fit(check *c, const char *bytes, size_t length) {
-    if (c->import->kind == RCV_DATA_VALUES) return numbers_fit(c, bytes, length);
-    const uint32_t *labels = (const void *)bytes;
-    uint32_t largest = 0;
-    for (size_t i = 0; i < length / sizeof *labels; i++) largest = labels[i] > largest ? labels[i] : largest;
-    return largest < c->class_count;
+    if (rcvi_kind_has_values(c->import->kind)) return values_fit(c, bytes, length);
+    const int32_t *labels = (const void *)bytes;
+    int32_t least = 0, largest = -1;
+    for (size_t i = 0; i < length / sizeof *labels; i++) {
+        least = labels[i] < least ? labels[i] : least;
+        largest = labels[i] > largest ? labels[i] : largest;
+    }
+    return least >= -1 && largest < c->class_count;
 }
 
 /* Sequences must be contiguous. Only lines of bytes, whose spans refer to the text, may have gaps: empty lines. */
@@ -173,7 +193,7 @@ static bool names_fit(check *c, int number, bool wanted, int64_t limit) {
 static bool all_names_fit(check *c) {
     const rcvi_import *r = c->import;
     const bool words = r->level == RCV_LEVEL_WORD && !r->given_vocabulary && c->h->totals.features == 0;
-    const bool classes = r->kind == RCV_DATA_CLASSES && !r->given_classes && c->h->totals.sequences > 0;
+    const bool classes = rcvi_kind_has_classes(r->kind) && !r->given_classes && c->h->totals.sequences > 0;
     if (!names_fit(c, RCVI_WORDS, words, RCVI_LIMIT_VOCABULARY) ||
         !names_fit(c, RCVI_CLASSES, classes, RCVI_LIMIT_CLASSES))
         return false;

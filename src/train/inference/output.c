@@ -6,10 +6,10 @@
 rcv_status rcvi_output_form(const rcv_learner *l, rcv_output output, rcv_output *form) {
     if ((unsigned)output > RCV_OUTPUT_LOG_PROBABILITIES)
         return rcvi_fail(RCV_INVALID, "%d is none of the outputs that rcv_output has", (int)output);
-    if (l->shape.kind == RCV_DATA_VALUES && output != RCV_OUTPUT_DEFAULT)
+    if (rcvi_kind_has_values(l->shape.kind) && output != RCV_OUTPUT_DEFAULT)
         return rcvi_fail(RCV_INVALID, "this model predicts values, which have no logits or probabilities: ask for "
                                       "RCV_OUTPUT_DEFAULT");
-    *form = output ? output : l->shape.kind == RCV_DATA_CLASSES ? RCV_OUTPUT_PROBABILITIES : RCV_OUTPUT_LOGITS;
+    *form = output ? output : rcvi_kind_has_classes(l->shape.kind) ? RCV_OUTPUT_PROBABILITIES : RCV_OUTPUT_LOGITS;
     return RCV_OK;
 }
 

@@ -44,7 +44,7 @@ typedef struct {
     bool fresh;   /* no window was read before it in this call */
 } group;
 
-static bool is_stepwise(const rcv_learner *l, const rcv_prediction *d) { return rcvi_predicts_next(l) && !d->last; }
+static bool is_stepwise(const rcv_learner *l, const rcv_prediction *d) { return rcvi_predicts_steps(l) && !d->last; }
 static bool is_bidirectional(const rcv_learner *l) { return rcv_net_get_options(l->net)->bidirectional; }
 
 /* ---- plans and memory ---- */

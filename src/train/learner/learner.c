@@ -149,7 +149,7 @@ rcv_status rcvi_device_read(const rcv_learner *l, void *to, const void *from, si
 
 static rcv_status check_shape(const rcvi_learner_options *o) {
     const rcvi_shape *s = &o->shape;
-    bool predicts_next = s->kind == RCV_DATA_STREAM || s->kind == RCV_DATA_LINES;
+    bool predicts_next = rcvi_kind_is_text(s->kind); /* a language model */
     if (s->outputs < 1)
         return rcvi_fail(RCV_INVALID, "a model predicts at least one class or value, not %lld", (long long)s->outputs);
     if (predicts_next && o->net.bidirectional)
@@ -310,7 +310,7 @@ rcv_status rcvi_learner_name_classes(rcv_learner *l, char *text) {
 }
 
 static rcv_status copy_classes(const rcv_data *data, rcv_learner *l) {
-    if (l->shape.kind != RCV_DATA_CLASSES) return RCV_OK;
+    if (!rcvi_kind_has_classes(l->shape.kind)) return RCV_OK;
     rcvi_text text;
     rcvi_text_init(&text, l->context);
     for (int64_t i = 0; i < l->shape.outputs; i++) {
@@ -397,7 +397,8 @@ rcv_status rcvi_learner_fits(const rcv_learner *l, const rcv_data *data) {
     const rcv_vocabulary *vocabulary = rcv_data_vocabulary(data);
     int64_t tokens = vocabulary ? rcv_vocabulary_size(vocabulary) : 0;
     if (rcv_data_get_kind(data) != l->shape.kind)
-        return rcvi_fail(RCV_INVALID, "the model was made for another kind of data (stream, lines, classes or values)");
+        return rcvi_fail(RCV_INVALID, "the model was made for data of another kind: read it as the model's kind, %s",
+                         rcvi_kind_name(l->shape.kind));
     if (tokens != l->shape.tokens)
         return rcvi_fail(RCV_INVALID,
                          "the data has %lld different tokens, the model knows %lld: read it with the "
@@ -418,6 +419,7 @@ rcv_data_kind rcv_learner_kind(const rcv_learner *learner) { return learner->sha
 rcv_dtype rcv_learner_dtype(const rcv_learner *learner) { return learner->real; }
 int64_t rcv_learner_features(const rcv_learner *learner) { return learner->shape.features; }
 int64_t rcv_learner_outputs(const rcv_learner *learner) { return learner->shape.outputs; }
+bool rcv_learner_predicts_steps(const rcv_learner *learner) { return rcvi_predicts_steps(learner); }
 const char *rcv_learner_device(const rcv_learner *learner) { return learner->device_name; }
 
 const char *const *rcv_learner_classes(const rcv_learner *learner, size_t *count) {

@@ -11,7 +11,10 @@
 #define SHAPE_KEY "recurve.learner"
 enum { NAME_BYTES = 192 };
 
-static const char *const kinds[] = {"stream", "lines", "classes", "values", NULL}; /* as rcv_data_kind */
+static const char *const kinds[] = {"stream",       "lines",       "classes", "values", /* as rcv_data_kind */
+                                    "step-classes", "step-values", NULL};
+
+const char *rcvi_kind_name(rcv_data_kind kind) { return kinds[kind]; }
 
 /* ---- writing ---- */
 

@@ -65,7 +65,7 @@ static double first_loss_scale(const rcv_settings *s, rcv_dtype dtype) {
 }
 
 static rcvi_loss_form loss_form(const rcv_learner *l) {
-    if (l->shape.kind > RCV_DATA_LINES) return RCVI_LOSS_ALONE;
+    if (!rcvi_kind_is_text(l->shape.kind)) return RCVI_LOSS_ALONE;
     bool bytes = l->vocabulary && rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_BYTE;
     return bytes ? RCVI_LOSS_AND_BITS_PER_BYTE : RCVI_LOSS_AND_PERPLEXITY;
 }
