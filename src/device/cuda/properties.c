@@ -2,7 +2,6 @@
 #include "device/cuda/codegen/jit.h"
 #include "device/cuda/cudnn/vendor.h"
 #include "device/cuda/engine/tuning.h"
-#include "device/cuda/gemm/cublaslt.h"
 #include "device/cuda/gemm/gemm.h"
 #include "device/cuda/nccl/nccl.h"
 #include "device/device.h"
@@ -126,37 +125,32 @@ void rcvi_cuda_describe_libraries(int ordinal, rcvi_machine *machine) {
     if (!machine->vendor) machine->no_vendor = rcvi_cudnn_absence();
 }
 
-/* NCCL's reason is the message of a call, which the next one replaces: it is copied once. */
-static char nccl_reason[512];
-static pthread_once_t nccl_once = PTHREAD_ONCE_INIT;
-
-static void find_nccl(void) {
-    if (rcvi_cuda_collectives.check_available() != RCV_OK)
-        snprintf(nccl_reason, sizeof nccl_reason, "%s", rcv_message());
+static const char *find_nccl(void) {
+    return rcvi_cuda_collectives.check_available() == RCV_OK ? rcvi_cuda_collectives.name() : NULL;
 }
 
-static const char *nccl_name(void) {
-    pthread_once(&nccl_once, find_nccl);
-    return nccl_reason[0] ? NULL : rcvi_cuda_collectives.name();
-}
+/* Each `find` gives name and version, or NULL and the message of the call. Reasons are written once, under the lock. */
+static struct {
+    const char *name, *(*find)(void);
+    char reason[512];
+} libraries[] = {{"cuBLASLt", rcvi_cuda_blas_name, ""},
+                 {"NVRTC", rcvi_jit_name, ""},
+                 {"cuDNN", rcvi_cudnn_name, ""},
+                 {"NCCL", find_nccl, ""}};
 
 const char *rcvi_cuda_find_library(const char *name, const char **reason) {
-    const struct {
-        const char *name, *(*version)(void), *reason;
-    } libraries[] = {
-        {"cuBLASLt", rcvi_cuda_blas_name, rcvi_cublaslt.reason},
-        {"NVRTC", rcvi_jit_name, rcvi_jit_absence()},
-        {"cuDNN", rcvi_cudnn_name, rcvi_cudnn_absence()},
-        {"NCCL", nccl_name, nccl_reason},
-    };
+    const char *version = NULL;
     *reason = "this build has no such library";
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
         if (strcmp(libraries[i].name, name) != 0) continue;
-        const char *version = libraries[i].version();
+        version = libraries[i].find();
+        pthread_mutex_lock(&devices_lock);
+        if (!version && !libraries[i].reason[0])
+            snprintf(libraries[i].reason, sizeof libraries[i].reason, "%s", rcv_message());
+        pthread_mutex_unlock(&devices_lock);
         *reason = version ? NULL : libraries[i].reason;
-        return version;
     }
-    return NULL;
+    return version;
 }
 
 rcv_status rcvi_cuda_print_info(rcv_context *context, int ordinal, rcvi_text *text) {
