@@ -191,7 +191,7 @@ static json_t *examine_cache(rcv_context *context, json_t *broken) {
 
 /* ---- all ---- */
 
-json_t *doctor_examine(rcv_context *context) {
+json_t *doctor_examine(rcv_context *context, bool with_python) {
     json_t *found = json_pack("{s:s, s:o}", "version", rcv_version(), "commit",
                               text(recurve_commit[0] != '\0' ? recurve_commit : NULL));
     json_t *missing = json_array(), *broken = json_array(), *libraries = json_array();
@@ -207,7 +207,7 @@ json_t *doctor_examine(rcv_context *context) {
         json_array_append_new(libraries, examine_library(i, json_array_size(gpus) > 0, missing, broken));
     }
     json_object_set_new(found, "libraries", libraries);
-    json_object_set_new(found, "python", examine_python(missing));
+    json_object_set_new(found, "python", with_python ? examine_python(missing) : json_object());
     json_object_set_new(found, "cache", examine_cache(context, broken));
     if (rcv_context_kernels(context) == NULL) {
         add(broken, "kernels", rcv_message(), "unset RECURVE_KERNELS");
@@ -217,14 +217,28 @@ json_t *doctor_examine(rcv_context *context) {
     return found;
 }
 
-static int work(bool as_json) {
+/* Names what is broken on standard error. */
+static void say_broken(const json_t *broken) {
+    char *names = text_of("%s", "");
+    for (size_t i = 0; i < json_array_size(broken); i++) {
+        const char *what = json_string_value(json_object_get(json_array_get(broken, i), "what"));
+        char *longer = text_of("%s%s%s", names, i > 0 ? ", " : "", what != NULL ? what : "?");
+        free(names);
+        names = longer;
+    }
+    say("this is broken: %s; recurve doctor says how to mend it", names);
+    free(names);
+}
+
+static int work(bool as_json, bool with_python) {
     rcv_context *context = NULL;
     const rcv_status status = rcv_context_new(NULL, &context);
     if (status != RCV_OK) {
         return fail(status);
     }
-    json_t *found = doctor_examine(context);
-    const bool is_broken = json_array_size(json_object_get(found, "broken")) > 0;
+    json_t *found = doctor_examine(context, with_python);
+    const json_t *broken = json_object_get(found, "broken");
+    const bool is_broken = json_array_size(broken) > 0;
     if (as_json) {
         char *text = json_text(found, JSON_INDENT(2));
         printf("%s\n", text != NULL ? text : "null");
@@ -232,14 +246,19 @@ static int work(bool as_json) {
     } else {
         doctor_print(found);
     }
+    if (is_broken) {
+        fflush(stdout);
+        say_broken(broken);
+    }
     json_decref(found);
     rcv_context_free(context);
     return is_broken ? EXIT_FAILED : EXIT_DONE;
 }
 
 int verb_doctor(int argc, char **argv) {
-    bool as_json = false;
-    option options[] = {{"json", OPTION_FLAG, &as_json, .help = "print JSON"}};
+    bool as_json = false, no_python = false;
+    option options[] = {{"json", OPTION_FLAG, &as_json, .help = "print JSON"},
+                        {"no-python", OPTION_FLAG, &no_python, .help = "leave out Python and its packages"}};
     const option_group groups[] = {{"Options", options, COUNT(options)}};
     const command command = {
         .verb = "doctor",
@@ -253,5 +272,5 @@ int verb_doctor(int argc, char **argv) {
     if (next != PARSED_GO) {
         return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
     }
-    return work(as_json);
+    return work(as_json, !no_python);
 }

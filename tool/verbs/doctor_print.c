@@ -78,7 +78,9 @@ static void print_libraries(const json_t *found) {
 static void print_python(const json_t *found) {
     const char *name;
     json_t *version;
-    print_title("Python packages");
+    if (json_object_size(json_object_get(found, "python")) > 0) {
+        print_title("Python packages");
+    }
     json_object_foreach(json_object_get(found, "python"), name, version) {
         char *title = text_of("  %s", name);
         print_line(title, text_of("%s", json_is_string(version) ? json_string_value(version) : "missing"));

@@ -21,7 +21,9 @@ doctor() {
     leakless "$RECURVE" doctor "$@" >out 2>err </dev/null
     local status=$?
     [ $status = "$wanted" ] || complain "doctor $* gave $status, not $wanted"
-    [ ! -s err ] || complain "doctor $* writes to stderr"
+    local said
+    mapfile -t said <err # no command: PATH may be empty
+    [ ${#said[@]} = "$wanted" ] || complain "doctor $* does not say a line for what is broken, or one without"
 }
 has() { grep -qF -- "$1" out || complain "no '$1' in what came out"; }
 # holds CODE: a Python expression about the JSON in `d`, with its libraries by name in `l`
@@ -74,6 +76,7 @@ holds 'whats("broken") == ["kernels"] and d["broken"][0]["command"] == "unset RE
 echo "no library" >libopenblas.so.0
 RECURVE_OPENBLAS=$folder/libopenblas.so.0 doctor 1
 has "Broken"
+grep -qx 'recurve: this is broken: OpenBLAS; recurve doctor says how to mend it' err || complain "what is broken is not said"
 has "broken (matrix products on the CPU)"
 RECURVE_OPENBLAS=$folder/libopenblas.so.0 doctor 1 --json
 holds 'l["OpenBLAS"]["state"] == "broken" and "cannot be loaded" in l["OpenBLAS"]["reason"] and whats("broken") == ["OpenBLAS"]'
@@ -105,6 +108,8 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 # no Python
+doctor 0 --json --no-python
+holds 'd["python"] == {} and "torch" not in whats("missing")'
 PATH=$folder/cache doctor 0 --json
 holds 'd["python"] == {"python3": None} and "python3" in whats("missing")'
 
