@@ -34,7 +34,7 @@ static int work(const char *const *logs, size_t count, double loss, const char *
         result = fail(status);
     } else if (count == 1 ? write_training_page(logs[0], output, settings)
                           : write_comparison_page(logs, count, loss, output, settings)) {
-        say("wrote %s", output);
+        note("wrote %s", output);
         result = EXIT_DONE;
     }
     rcv_settings_free(settings);

@@ -59,6 +59,9 @@ static void describe_left(double left, char *text, size_t room) {
 
 static void show(const run *run, const rcv_progress *progress, bool last) {
     char loss[96], left[32];
+    if (is_quiet()) {
+        return;
+    }
     describe_loss(run, progress->loss, loss, sizeof loss);
     describe_left(last ? 0 : progress->left, left, sizeof left);
     const char *end = !run->terminal ? "\n" : last ? "\033[K\n" : "\033[K";
@@ -73,11 +76,14 @@ static void show(const run *run, const rcv_progress *progress, bool last) {
 
 static void show_validation(run *run, const rcv_progress *progress) {
     char loss[96];
+    run->validation = progress->validation;
+    if (is_quiet()) {
+        return;
+    }
     describe_loss(run, progress->validation, loss, sizeof loss);
     fprintf(stderr, "%svalidation at epoch %.2f  step %lld  %s%s%s\n", run->terminal ? "\r" : "", progress->epochs,
             (long long)progress->step, loss, progress->validation <= progress->best ? "  (best)" : "",
             run->terminal ? "\033[K" : "");
-    run->validation = progress->validation;
 }
 
 static bool on_progress(void *user, const rcv_progress *progress) {
@@ -122,7 +128,7 @@ static rcv_status test(run *run) {
     }
     const char *path = best != NULL ? best : run->output;
     if (status == RCV_OK && best == NULL && run->files.data[PART_VALID] != NULL) {
-        say("this run has no best model for %s: the last one is tested", run->output);
+        note("this run has no best model for %s: the last one is tested", run->output);
     }
     if (status == RCV_OK) {
         const char *device = rcv_settings_get(run->settings, "device");
@@ -134,7 +140,7 @@ static rcv_status test(run *run) {
     }
     if (status == RCV_OK) {
         describe_loss(run, result.loss, loss, sizeof loss);
-        say("test of %s: %s", path, loss);
+        say_result("test of %s: %s", path, loss);
         char *numbers = isfinite(result.loss)
                             ? text_of("\"loss\":%.9g,\"perplexity\":%.9g", result.loss, perplexity_of(result.loss))
                             : text_of("\"loss\":null,\"perplexity\":null");
@@ -163,9 +169,9 @@ static int finish(run *run, rcv_status status) {
         say("stopped before the first update%s: nothing was written", run->resumes ? " of this run" : "");
         return stop_status();
     }
-    say("%swrote %s after %lld update%s; recurve train --resume %s continues from it",
-        stop_signal() != 0 ? "stopped: " : "", run->output, (long long)progress->written,
-        progress->written == 1 ? "" : "s", run->output);
+    note("%swrote %s after %lld update%s; recurve train --resume %s continues from it",
+         stop_signal() != 0 ? "stopped: " : "", run->output, (long long)progress->written,
+         progress->written == 1 ? "" : "s", run->output);
     if (status == RCV_OK && run->files.paths[PART_TEST] != NULL) {
         status = test(run);
         if (status != RCV_OK) {
@@ -180,7 +186,7 @@ static int finish(run *run, rcv_status status) {
 static rcv_status open_trainer(run *run, const char *resume) {
     rcv_vocabulary *vocabulary = NULL;
     if (run->files.is_named_by_file[PART_TRAIN] && run->ranks.leads) {
-        say("the data is the one named in %s: %s", resume, rcv_settings_get(run->settings, "data"));
+        note("the data is the one named in %s: %s", resume, rcv_settings_get(run->settings, "data"));
     }
     rcv_status status = resume != NULL ? rcv_checkpoint_vocabulary(run->context, resume, &vocabulary) : RCV_OK;
     const char *wisdom = rcv_settings_get(run->settings, "wisdom");
@@ -211,7 +217,7 @@ static int train(run *run, const char *resume) {
     }
     hold_messages(!run->ranks.leads);
     if (run->ranks.world != NULL) {
-        say("%d ranks over %s", rcv_world_size(run->ranks.world), rcv_world_name(run->ranks.world));
+        note("%d ranks over %s", rcv_world_size(run->ranks.world), rcv_world_name(run->ranks.world));
     }
     const char *kind = rcv_settings_get(run->settings, "kind"), *wisdom = rcv_settings_get(run->settings, "wisdom");
     run->is_text = strcmp(kind, "stream") == 0 || strcmp(kind, "lines") == 0;
@@ -228,13 +234,13 @@ static int train(run *run, const char *resume) {
     return finish(run, status);
 }
 
-/* Of the library's log lines, prints chosen plans and problems with files. */
+/* Of the library's log lines, prints problems with plans and files; with --verbose also chosen plans. */
 static void on_library_log(void *user, const char *line) {
     (void)user; /* messages of other ranks than 0 are held */
     const bool chosen = strncmp(line, "plan of ", 8) == 0 && strstr(line, "; pinned") == NULL;
     const bool is_of_files = strncmp(line, "checkpoint: ", 12) == 0 || strstr(line, " is not used: ") != NULL;
-    if (chosen || strncmp(line, "the plan ", 9) == 0 || is_of_files) {
-        say("%s", line);
+    if ((chosen && is_verbose()) || strncmp(line, "the plan ", 9) == 0 || is_of_files) {
+        note("%s", line);
     }
 }
 
@@ -383,6 +389,7 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
                    "log (see recurve report). Ctrl-C ends training after the current update with a\n"
                    "checkpoint; a second Ctrl-C ends it at once. All files of a run must be different;\n"
                    "MODEL.lock prevents a second training of the same MODEL.",
+        .verbose = "print more: the chosen plans",
         .operands = operands,
         .operand_count = COUNT(operands),
         .optional_count = 1,
