@@ -1,7 +1,7 @@
 /* Mutated training logs through the reader of `recurve report`: refused with a sentence, or read into series that rise. */
 #include "fuzz.h"
 
-#include "report/training_log.h"
+#include "report/training/training_log.h"
 #include "tool.h"
 
 #include <math.h>

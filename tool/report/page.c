@@ -41,15 +41,15 @@ bool page_close(page *page) {
     return good;
 }
 
-void begin_page(FILE *out, const char *what, const char *title) {
+void begin_page(FILE *out, const char *what, const char *title, const char *head) {
     fprintf(out,
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
             "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
             "<meta name=\"color-scheme\" content=\"light dark\"><title>%s: ",
             what);
     put_text(out, title);
-    fprintf(out, "</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n%s</style></head>\n<body><main>\n<h1>",
-            report_style);
+    fprintf(out, "</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n%s</style>%s</head>\n<body><main>\n<h1>",
+            report_style, head != NULL ? head : "");
     put_text(out, title);
     fprintf(out, "</h1>\n<p class=\"soft\">");
 }

@@ -1,5 +1,5 @@
 /* The section about one update of several ranks: a row for each rank with its computation, and below that a strip with its exchange. */
-#include "report/training_sections.h"
+#include "report/training/sections.h"
 
 #include <math.h>
 
