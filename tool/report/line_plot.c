@@ -39,6 +39,13 @@ static void add_margins(plot_frame *frame) {
     frame->y_most += room;
 }
 
+/* An x axis whose first point is near 0, by its length, begins at 0. */
+static void begin_at_zero(plot_frame *frame) {
+    if (frame->x_least > 0 && frame->x_least < 0.1 * frame->x_most) {
+        frame->x_least = 0;
+    }
+}
+
 /* Sets the ranges of the axes. False if there is no point to draw. */
 static bool set_ranges(plot_frame *frame, const plot_line *lines, size_t count) {
     frame->x_least = frame->y_least = INFINITY;
@@ -57,6 +64,7 @@ static bool set_ranges(plot_frame *frame, const plot_line *lines, size_t count) 
     if (frame->x_least > frame->x_most) {
         return false;
     }
+    begin_at_zero(frame);
     add_margins(frame);
     return true;
 }
@@ -146,22 +154,23 @@ static int label_distance(const plot_frame *frame, double step, size_t letters, 
     return (int)ceil((double)(letters * LETTER + GAP) / between);
 }
 
+/* Labels that only a wide screen has room for have the class wide; those of a phone are some of them. */
 static void draw_x_axis(FILE *out, const plot_frame *frame) {
     const double step = fmax(nice_step(frame->x_most - frame->x_least, MOST_TICKS), frame->style->whole ? 1 : 0);
     const ticks ticks = linear_ticks(frame->x_least, frame->x_most, step);
     const size_t letters = longest_label(&ticks);
-    const int everywhere = label_distance(frame, step, letters, NARROW);
     const int wide = label_distance(frame, step, letters, MIDDLE);
+    const int narrow = (label_distance(frame, step, letters, NARROW) + wide - 1) / wide * wide;
     char room[32];
     for (size_t i = 0; i < ticks.count; i++) {
         const long long index = llround(ticks.values[i] / step);
         const double x = share_x(frame, ticks.values[i]);
-        const bool narrow = index % everywhere == 0;
-        if (!narrow && (index % wide != 0 || everywhere % wide != 0)) {
-            continue;
+        const bool last = x > 0.95; /* its label would leave the page: it ends at its place */
+        if (index % wide == 0) {
+            fprintf(out, "<text class=\"tick%s\" x=\"%.2f%%\" y=\"100%%\" dy=\"1.5em\" text-anchor=\"%s\">%s</text>",
+                    index % narrow == 0 && !last ? "" : " wide", 100 * x, last ? "end" : "middle",
+                    tick_number(ticks.values[i], room));
         }
-        fprintf(out, "<text class=\"tick%s\" x=\"%.2f%%\" y=\"100%%\" dy=\"1.5em\" text-anchor=\"%s\">%s</text>",
-                narrow ? "" : " wide", 100 * x, x > 0.93 ? "end" : "middle", tick_number(ticks.values[i], room));
     }
     fprintf(out, "\n<text class=\"axis\" x=\"50%%\" y=\"100%%\" dy=\"2.8em\" text-anchor=\"middle\">");
     put_text(out, frame->style->axis);

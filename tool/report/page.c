@@ -55,9 +55,12 @@ void begin_page(FILE *out, const char *what, const char *title, const char *head
 }
 
 void put_section(FILE *out, const char *id, const char *title, const char *about) {
-    fprintf(out, "<section id=\"%s\"><h2>%s</h2>\n<p class=\"soft\">", id, title);
-    put_text(out, about);
-    fprintf(out, "</p>\n");
+    fprintf(out, "<section id=\"%s\"><h2>%s</h2>\n", id, title);
+    if (about[0] != '\0') {
+        fprintf(out, "<p class=\"soft\">");
+        put_text(out, about);
+        fprintf(out, "</p>\n");
+    }
 }
 
 void put_card(FILE *out, const char *value, const char *meaning) {

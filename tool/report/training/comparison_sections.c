@@ -217,18 +217,24 @@ static void put_section_of_curves(FILE *out, const comparison *comparison, const
 
 static void put_plots(FILE *out, const comparison *comparison) {
     const bool perplexity = comparison->measure == VALUE_PERPLEXITY;
+    const char *name = log_values[comparison->measure].name;
     const char *note = perplexity ? "The axis is logarithmic: heights are proportional to losses." : "";
-    const comparison_plot loss = {"loss", "Training", note, false, false, perplexity};
-    const comparison_plot validation = {"validation", "Validation", note, true, false, perplexity};
-    const comparison_plot metric = {"metric", "Metric", "Of the validations.", true, false, false};
+    char *training = text_of("Training %s", name), *valid = text_of("Validation %s", name);
+    const comparison_plot loss = {"loss", training, note, false, false, perplexity};
+    const comparison_plot validation = {"validation", valid, note, true, false, perplexity};
     const comparison_plot throughput = {"speed", "Throughput", "Training only, without validation.",
                                         false,   true,         false};
     put_section_of_curves(out, comparison, &loss, comparison->measure);
     put_section_of_curves(out, comparison, &validation, comparison->measure);
     if (comparison->metric < LOG_VALUES) {
+        char *title = text_of("Validation %s", log_values[comparison->metric].name);
+        const comparison_plot metric = {"metric", title, "", true, false, false};
         put_section_of_curves(out, comparison, &metric, comparison->metric);
+        free(title);
     }
     put_section_of_curves(out, comparison, &throughput, VALUE_SPEED);
+    free(training);
+    free(valid);
 }
 
 /* ---- the table ---- */
@@ -337,7 +343,7 @@ void put_comparison(FILE *out, const run *runs, size_t count, double loss) {
     put_cards(out, &comparison);
     put_axis_choice(out, &comparison.axes);
     for (size_t i = 0; i < count; i++) { /* a style sheet hides the lines of a run whose box is not checked */
-        fprintf(out, "<input type=\"checkbox\" class=\"run\" id=\"i%zu\" checked aria-label=\"", i);
+        fprintf(out, "<input type=\"checkbox\" class=\"hidden\" id=\"i%zu\" checked aria-label=\"", i);
         put_text(out, runs[i].name);
         fprintf(out, "\">");
     }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_MARKS = 200, MOST_TIPS = 400 };
+enum { MOST_MARKS = 200, ALL_MARKS = 400, MOST_TIPS = 400 }; /* of a curve; of a plot; of a curve */
 
 static const char *const axis_classes[AXES] = {"x0", "x1", "x2"};
 static const log_value axis_values[AXES] = {VALUE_STEP, VALUE_SECONDS, VALUE_EPOCH};
@@ -47,10 +47,12 @@ void put_axis_choice(FILE *out, const page_axes *axes) {
     if (!axes->shown[AXIS_TIME] && !axes->shown[AXIS_EPOCHS]) {
         return;
     }
-    fprintf(out, "<span class=\"soft\">Curves over</span>\n");
+    fprintf(out, "<span class=\"soft choices\">Curves over</span>\n");
     for (size_t i = 0; i < AXES; i++) {
         if (axes->shown[i]) {
-            fprintf(out, "<input type=\"radio\" name=\"x\" id=\"%s\"%s><label class=\"choice\" for=\"%s\">%s</label>\n",
+            fprintf(out,
+                    "<input type=\"radio\" class=\"hidden\" name=\"x\" id=\"%s\"%s>"
+                    "<label class=\"choice\" for=\"%s\">%s</label>\n",
                     axis_classes[i], i == AXIS_UPDATES ? " checked" : "", axis_classes[i], labels[i]);
         }
     }
@@ -195,7 +197,8 @@ static marks marks_of(const log_series *resumes, const points *points, x_axis ax
     return marks;
 }
 
-static plot_line line_of(const value_curve *curve, const points *points, x_axis axis) {
+/* Of one of `count` curves. */
+static plot_line line_of(const value_curve *curve, const points *points, x_axis axis, size_t count) {
     const bool single = points->count == 1;
     return (plot_line){.label = curve->label,
                        .x = points->x[axis],
@@ -206,7 +209,8 @@ static plot_line line_of(const value_curve *curve, const points *points, x_axis 
                        .colour = curve->colour,
                        .dash = curve->dash,
                        .run = curve->run,
-                       .marks = single || (curve->marks && points->count <= MOST_MARKS),
+                       .marks = single ||
+                                (curve->marks && points->count <= MOST_MARKS && points->count * count <= ALL_MARKS),
                        .tips = curve->run < 0 && points->count <= MOST_TIPS};
 }
 
@@ -215,7 +219,7 @@ void put_curves(FILE *out, const value_curve *curves, size_t count, const curves
     plot_line *lines = need(count, sizeof *lines);
     for (size_t i = 0; i < count; i++) {
         points[i] = points_of(&curves[i], style, axes);
-        lines[i] = line_of(&curves[i], &points[i], AXIS_UPDATES);
+        lines[i] = line_of(&curves[i], &points[i], AXIS_UPDATES, count);
     }
     if (count > 1) {
         put_line_legend(out, lines, count);
@@ -236,7 +240,7 @@ void put_curves(FILE *out, const value_curve *curves, size_t count, const curves
                                  .line_label = "resumed at",
                                  .line_names = marks.names};
         for (size_t i = 0; i < count; i++) {
-            lines[i] = line_of(&curves[i], &points[i], axis);
+            lines[i] = line_of(&curves[i], &points[i], axis, count);
         }
         if (!draw_plot(out, lines, count, &plot)) {
             fprintf(out, "<p class=\"%s soft\">The lines of these values have no %s.</p>\n", axis_classes[axis],

@@ -45,9 +45,9 @@ typedef enum {
 } line_state; /* broken: it is not JSON, as a line that is cut short */
 
 /* Handles a line; a newline stands at `end`. Otherwise `wrong` says what is wrong with it. */
-static line_state add_line(training_log *log, const char *text, const char *end, char wrong[256]) {
+static line_state add_line(training_log *log, const char *text, const char *end, line_shape *shape, char wrong[256]) {
     log_row row;
-    const scanned event = scan_line(text, end, &row);
+    const scanned event = scan_line(text, end, &row, shape);
     if (event != SCANNED_NOTHING) {
         const char *reason = log_add_row(log, event, &row);
         snprintf(wrong, 256, "%s", reason != NULL ? reason : "");
@@ -66,11 +66,12 @@ static line_state add_line(training_log *log, const char *text, const char *end,
 
 typedef struct {
     log_file *file;
-    char *bytes; /* [capacity + 1] */
+    char *bytes; /* [capacity + 1 + SCAN_PADDING] */
     size_t length, capacity;
     size_t newlines; /* before the bytes */
     size_t broken;   /* number of the first line that is not JSON; 0: none. It is an error if another line follows */
     char reason[256];
+    line_shape shape;
 } reader;
 
 static void set_wrong(log_file *file, size_t line, const char *reason) {
@@ -88,7 +89,7 @@ static bool take_line(reader *reader, const char *text, const char *end) {
         return false;
     }
     char wrong[256];
-    const line_state state = add_line(&reader->file->log, text, end, wrong);
+    const line_state state = add_line(&reader->file->log, text, end, &reader->shape, wrong);
     if (state == LINE_WRONG) {
         set_wrong(reader->file, number, wrong);
     } else if (state == LINE_BROKEN) {
@@ -132,7 +133,7 @@ static bool make_room(reader *reader) {
         return false;
     }
     const size_t capacity = reader->capacity > 0 ? 2 * reader->capacity : 2 * (size_t)BLOCK;
-    char *longer = realloc(reader->bytes, capacity + 1);
+    char *longer = realloc(reader->bytes, capacity + 1 + SCAN_PADDING);
     if (longer == NULL) {
         reader->file->wrong = text_of("no memory for a line of %zu bytes of %s", reader->length, reader->file->path);
         return false;

@@ -65,11 +65,49 @@ typedef struct {
     bool whole;
 } decimal;
 
+static bool is_digit(char byte) { return byte >= '0' && byte <= '9'; }
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+/* The digits at the beginning of the next eight bytes: returns how many, and sets their value. In the word that the bytes make, those that are no
+ * digits have their highest bit set after one of the two sums; what a sum carries goes to later bytes, so the first is found. Digits are then
+ * shifted to the end, behind zeros, and summed as neighbours, pairs and fours. */
+static int leading_digits(const char *at, uint64_t *value) {
+    const uint64_t zeros = 0x3030303030303030u, high_bits = 0x8080808080808080u;
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    const uint64_t others = ((word + 0x4646464646464646u) | (word - zeros)) & high_bits;
+    const int count = others != 0 ? __builtin_ctzll(others) / 8 : 8;
+    if (count == 0) {
+        return 0;
+    }
+    const uint64_t digits = count == 8 ? word - zeros : (word - zeros) << (64 - 8 * count);
+    const uint64_t pairs = digits * 10 + (digits >> 8);
+    *value = (((pairs & 0x000000ff000000ffu) * 0x000f424000000064u) +
+              (((pairs >> 16) & 0x000000ff000000ffu) * 0x0000271000000001u)) >>
+             32;
+    return count;
+}
+#else
+static int leading_digits(const char *at, uint64_t *value) {
+    int count = 0;
+    *value = 0;
+    while (count < 8 && is_digit(at[count])) {
+        *value = 10 * *value + (uint64_t)(at[count++] - '0');
+    }
+    return count;
+}
+#endif
+
+/* More than 19 digits may wrap the mantissa: then only their number counts. Zeros at the beginning do not count, but for those before the first
+ * other digit of eight. */
 static const char *scan_digits(const char *at, decimal *number) {
-    while (*at >= '0' && *at <= '9') {
-        number->mantissa = 10 * number->mantissa + (uint64_t)(*at - '0');
-        number->digits += number->mantissa > 0;
-        at++;
+    static const uint64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+    for (int count = 8; count == 8;) {
+        uint64_t value = 0;
+        count = leading_digits(at, &value);
+        number->mantissa = number->mantissa * powers[count] + value;
+        number->digits += number->digits > 0 || value > 0 ? count : 0;
+        at += count;
     }
     return at;
 }
@@ -80,7 +118,7 @@ static const char *scan_exponent(const char *at, decimal *number) {
     at += *at == '-' || *at == '+';
     const char *first = at;
     int exponent = 0;
-    while (*at >= '0' && *at <= '9' && at - first < 5) {
+    while (is_digit(*at) && at - first < 5) {
         exponent = 10 * exponent + (*at - '0');
         at++;
     }
@@ -145,7 +183,7 @@ static const char *scan_value(const char *at, double *value) {
     } words[] = {{"true", 4}, {"false", 5}, {"null", 4}};
     const char *text;
     size_t length;
-    if (*at == '-' || (*at >= '0' && *at <= '9')) {
+    if (*at == '-' || is_digit(*at)) {
         return scan_number(at, value);
     }
     *value = NAN;
@@ -208,6 +246,53 @@ static const char *scan_metrics(const char *at, log_row *row) {
     }
 }
 
+/* What a key stands for: a value, or one of these. */
+enum { PLACE_OTHER = LOG_VALUES, PLACE_EVENT, PLACE_METRICS };
+
+static size_t find_place(const char *key, size_t length) {
+    return is_word(key, length, "event")     ? PLACE_EVENT
+           : is_word(key, length, "metrics") ? PLACE_METRICS
+                                             : find_value(key, length, 0, FIRST_METRIC);
+}
+
+static void remember_key(line_shape *shape, size_t index, const char *key, size_t length, size_t place) {
+    const size_t whole = length + 3; /* with quotes and colon */
+    if (index < SHAPE_MEMBERS) {
+        const bool plain = whole <= SHAPE_KEY && key[length + 1] == ':';
+        shape->members[index].length = plain ? (unsigned char)whole : 0;
+        shape->members[index].place = (unsigned char)place;
+        memcpy(shape->members[index].text, key - 1, plain ? whole : 0);
+    }
+}
+
+/* The key of the member of this index: the place of its value in the line, or NULL. */
+static const char *scan_place(const char *at, size_t index, line_shape *shape, size_t *place) {
+    if (index < SHAPE_MEMBERS && shape->members[index].length > 0 &&
+        strncmp(at, shape->members[index].text, shape->members[index].length) == 0) {
+        *place = shape->members[index].place;
+        return skip_blanks(at + shape->members[index].length);
+    }
+    const char *key;
+    size_t length;
+    at = scan_key(at, &key, &length);
+    if (at != NULL) {
+        *place = find_place(key, length);
+        remember_key(shape, index, key, length, *place);
+    }
+    return at;
+}
+
+static const char *scan_event(const char *at, scanned *event) {
+    const char *text;
+    size_t length;
+    at = scan_text(at, &text, &length);
+    *event = at == NULL                            ? SCANNED_NOTHING
+             : is_word(text, length, "progress")   ? SCANNED_PROGRESS
+             : is_word(text, length, "validation") ? SCANNED_VALIDATION
+                                                   : SCANNED_NOTHING;
+    return *event != SCANNED_NOTHING ? at : NULL;
+}
+
 /* What has been found in a line so far. */
 typedef struct {
     scanned event;
@@ -215,43 +300,35 @@ typedef struct {
 } found;
 
 /* The value of a member, put into its place. NULL: it is not plain. */
-static const char *scan_member(const char *at, const char *key, size_t length, log_row *row, found *found) {
-    const char *text;
-    size_t size;
-    double value;
-    if (is_word(key, length, "event")) {
-        at = scan_text(at, &text, &size);
-        found->event = at == NULL                          ? SCANNED_NOTHING
-                       : is_word(text, size, "progress")   ? SCANNED_PROGRESS
-                       : is_word(text, size, "validation") ? SCANNED_VALIDATION
-                                                           : SCANNED_NOTHING;
-        return found->event != SCANNED_NOTHING ? at : NULL;
+static const char *scan_member(const char *at, size_t place, log_row *row, found *found) {
+    if (place == PLACE_EVENT) {
+        return scan_event(at, &found->event);
     }
-    if (is_word(key, length, "metrics")) {
+    if (place == PLACE_METRICS) {
         const bool again = found->metrics; /* of two members with one name the last counts as a whole */
         found->metrics = true;
         return again ? NULL : scan_metrics(at, row);
     }
+    double value;
     at = scan_value(at, &value);
-    const size_t place = find_value(key, length, 0, FIRST_METRIC);
     if (at != NULL && place < LOG_VALUES) {
         row->values[place] = value;
     }
     return at;
 }
 
-scanned scan_line(const char *line, const char *end, log_row *row) {
+scanned scan_line(const char *line, const char *end, log_row *row, line_shape *shape) {
     found found = {0};
+    size_t index = 0;
     const char *at = skip_blanks(line);
     *row = empty_row();
     if (*at != '{') {
         return SCANNED_NOTHING;
     }
     do {
-        const char *key;
-        size_t length;
-        at = scan_key(at + 1, &key, &length);
-        at = at != NULL ? scan_member(at, key, length, row, &found) : NULL;
+        size_t place;
+        at = scan_place(skip_blanks(at + 1), index++, shape, &place);
+        at = at != NULL ? scan_member(at, place, row, &found) : NULL;
         if (at == NULL) {
             return SCANNED_NOTHING;
         }

@@ -14,7 +14,7 @@ typedef enum {
     VALUE_BITS, /* bits a byte */
     VALUE_RATE,
     VALUE_NORM,
-    VALUE_SPEED, /* tokens a second */
+    VALUE_SPEED,  /* tokens a second */
     FIRST_METRIC, /* this and all after it are members of "metrics" */
     VALUE_ACCURACY = FIRST_METRIC,
     VALUE_PRECISION,
@@ -47,9 +47,22 @@ log_row empty_row(void);
 
 typedef enum { SCANNED_NOTHING, SCANNED_PROGRESS, SCANNED_VALIDATION } scanned;
 
+/* The members of the line before, which those of the next line mostly equal: their keys as they are written, with quotes and colon. */
+enum { SHAPE_MEMBERS = 24, SHAPE_KEY = 24 };
+
+typedef struct {
+    struct {
+        char text[SHAPE_KEY];
+        unsigned char length; /* 0: not known */
+        unsigned char place;
+    } members[SHAPE_MEMBERS];
+} line_shape;
+
+enum { SCAN_PADDING = 8 }; /* bytes behind the newline that may be read */
+
 /* Reads the line of a progress or validation event if it is plain: members are numbers, true, false, null and ASCII text without escapes, and
  * "metrics" is an object of such members. What it accepts is JSON, and its values are those that jansson reads; whatever it does not accept is
- * SCANNED_NOTHING and left to jansson. A newline stands at `end`. */
-scanned scan_line(const char *line, const char *end, log_row *row);
+ * SCANNED_NOTHING and left to jansson. A newline stands at `end`, and SCAN_PADDING bytes behind it. `shape` is of the line before, zero at first. */
+scanned scan_line(const char *line, const char *end, log_row *row, line_shape *shape);
 
 #endif

@@ -152,7 +152,7 @@ static void put_class_table(FILE *out, const confusion *matrix) {
 
 static void put_matrix(FILE *out, const confusion *matrix) {
     fprintf(out, "<h3>Confusion matrix</h3>\n<p class=\"soft\">Rows: the true class. Columns: the predicted class. "
-                 "The darker a cell, the larger its share of the row.</p>\n"
+                 "The stronger the colour of a cell, the larger its share of the row.</p>\n"
                  "<div class=\"table\"><table class=\"confusion\"><thead><tr><th></th>");
     for (size_t i = 0; i < matrix->count; i++) {
         fprintf(out, "<th>");

@@ -64,7 +64,7 @@ static void put_summary(FILE *out, const training_log *log) {
 
 /* ---- curves ---- */
 
-enum { MOST_POINTS = 1000 };
+enum { MOST_POINTS = 500 };
 
 static const char *measure_about(log_value measure) {
     return measure == VALUE_PERPLEXITY

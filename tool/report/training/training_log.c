@@ -21,8 +21,15 @@ char *log_value_text(const json_t *value) {
     if (json_is_string(value)) {
         return text_of("%s", json_string_value(value));
     }
-    if (json_is_real(value)) {
-        return text_of("%.17g", json_real_value(value));
+    if (json_is_real(value)) { /* the fewest digits that are read as this value */
+        char text[32];
+        for (int digits = 12; digits <= 17; digits++) {
+            snprintf(text, sizeof text, "%.*g", digits, json_real_value(value));
+            if (strtod(text, NULL) == json_real_value(value)) {
+                break;
+            }
+        }
+        return text_of("%s", text);
     }
     return json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
 }
@@ -34,10 +41,6 @@ const char *default_setting(const char *name) {
         }
     }
     return "";
-}
-
-double series_value(const log_series *series, log_value value, size_t index) {
-    return series->columns[value] != NULL && index < series->count ? series->columns[value][index] : NAN;
 }
 
 double series_last(const log_series *series, log_value value) {

@@ -6,6 +6,7 @@
 #include "report/training/update_trace.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -64,9 +65,13 @@ const char *log_text(const json_t *line, const char *key); /* NULL: it has none 
 char *log_value_text(const json_t *value);
 const char *default_setting(const char *name);
 
-double series_value(const log_series *series, log_value value, size_t index); /* NaN: none */
-double series_last(const log_series *series, log_value value);                /* the last that is finite; NaN: none */
-bool series_has(const log_series *series, log_value value);                   /* is one of them finite? */
+/* NaN: none */
+static inline double series_value(const log_series *series, log_value value, size_t index) {
+    return series->columns[value] != NULL && index < series->count ? series->columns[value][index] : NAN;
+}
+
+double series_last(const log_series *series, log_value value); /* the last that is finite; NaN: none */
+bool series_has(const log_series *series, log_value value);    /* is one of them finite? */
 
 #define NO_POINT SIZE_MAX
 size_t log_best(const training_log *log); /* the validation with the lowest loss; NO_POINT: none */
