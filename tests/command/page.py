@@ -79,3 +79,47 @@ class Page(HTMLParser):
         for sentence in self.wrong[:10]:
             print("FAILED: %s: %s" % (self.path, sentence))
         sys.exit(bool(self.wrong))
+
+
+class ReportPage(Page):
+    """A page of recurve report. paths: (section, class of the x axis) -> lines, each a list of points; dots and bands: how many; tables:
+    section -> rows of cells; best: cells that are marked as the best; cards: values and meanings; inputs, metas: attributes; titles: tooltips."""
+    def __init__(self, path):
+        super().__init__(path)
+        self.paths, self.dots, self.bands, self.tables, self.axis = {}, {}, {}, {}, None
+        self.best, self.cards, self.inputs, self.metas, self.titles = [], [], [], [], []
+
+    def start(self, tag, attributes):
+        kind = attributes.get("class") or ""
+        if tag == "meta":
+            self.metas.append(attributes)
+        if tag == "div" and kind.startswith("chart"):
+            self.axis = kind.split()[1]
+        if tag == "input":
+            self.inputs.append(attributes)
+        if tag == "tr":
+            self.tables.setdefault(self.section, []).append([])
+        if tag in ("td", "th"):
+            self.tables[self.section][-1].append("")
+            if kind == "best":
+                self.best.append((self.section, len(self.tables[self.section]) - 1, len(self.tables[self.section][-1]) - 1))
+        if tag == "path" and "lines" in [k for t, k in self.classes]:
+            place = self.section, self.axis
+            points = path_points(attributes["d"])
+            if kind.startswith("dot"):
+                self.dots[place] = self.dots.get(place, 0) + len(points)
+            elif kind.startswith("band"):
+                self.bands[place] = self.bands.get(place, 0) + 1
+            else:
+                self.paths.setdefault(place, []).append([point for piece in points for point in piece])
+            if any(not (0 <= x <= 10000 and 0 <= y <= 3000) for piece in points for x, y in piece):
+                self.wrong.append("a path leaves its plot in section %s" % self.section)
+
+    def data(self, data):
+        if self.open and self.open[-1] == "title":
+            self.titles.append(data)
+
+        elif "td" in self.open or "th" in self.open:
+            self.tables[self.section][-1][-1] += data
+        elif ("div", "card") in self.classes and self.open[-1] in ("b", "span"):
+            self.cards.append(data)

@@ -46,42 +46,10 @@ PYTHON
 
 export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
 cat >read.py <<'PYTHON'
-import re, sys
-from page import Page, path_points
+import sys
+from page import ReportPage
 
-class Training(Page):
-    """paths: (section, class of the x axis) -> lines; dots and bands: how many; tables: section -> rows of cells; heads: in the head"""
-    def __init__(self, path):
-        super().__init__(path)
-        self.paths, self.dots, self.bands, self.tables, self.heads, self.axis, self.cards = {}, {}, {}, {}, [], None, []
-    def start(self, tag, attributes):
-        kind = attributes.get("class") or ""
-        if tag == "meta":
-            self.heads.append(attributes)
-        if tag == "div" and kind.startswith("chart"):
-            self.axis = kind.split()[1]
-        if tag == "tr":
-            self.tables.setdefault(self.section, []).append([])
-        if tag in ("td", "th"):
-            self.tables[self.section][-1].append("")
-        if tag == "path" and "lines" in [k for t, k in self.classes]:
-            place = self.section, self.axis
-            points = path_points(attributes["d"])
-            if kind.startswith("dot"):
-                self.dots[place] = self.dots.get(place, 0) + len(points)
-            elif kind.startswith("band"):
-                self.bands[place] = self.bands.get(place, 0) + 1
-            else:
-                self.paths.setdefault(place, []).append([point for piece in points for point in piece])
-            if any(not (0 <= x <= 10000 and 0 <= y <= 3000) for piece in points for x, y in piece):
-                self.wrong.append("a path leaves its plot in section %s" % self.section)
-    def data(self, data):
-        if self.open and ("td" in self.open or "th" in self.open):
-            self.tables[self.section][-1][-1] += data
-        if "div" in self.open and self.open[-1] in ("b", "span") and ("div", "card") in self.classes:
-            self.cards.append(data)
-
-page = Training(sys.argv[1]).read()
+page = ReportPage(sys.argv[1]).read()
 text, wrong = page.text, page.wrong
 PYTHON
 
@@ -116,7 +84,7 @@ for axis in ("x0", "x1", "x2"): # updates, time, epochs
     left = [x for x, _ in page.paths.get(("rate", axis), [[]])[0]]
     if left != sorted(left) or left[0] > 100 or left[-1] < 9900:
         wrong.append("the learning rate does not go from left to right")
-if [a.get("http-equiv") for a in page.heads if "http-equiv" in a]:
+if [a.get("http-equiv") for a in page.metas if "http-equiv" in a]:
     wrong.append("the page of a run that is over reloads itself")
 page.report()
 PYTHON
