@@ -26,7 +26,7 @@ const char report_style[] =
     ".three svg{min-width:0;width:100%}\n"
     "svg text{font-size:13px;fill:var(--ink)}svg .tick{fill:var(--soft);font-size:12px}"
     "svg .axis{fill:var(--soft);font-size:13px}svg .value{font-weight:600}svg .note,svg .none{fill:var(--soft);"
-    "font-weight:400}svg .none{font-style:italic;font-size:12px}svg .inside{fill:var(--inside);font-size:10px}"
+    "font-weight:400}svg .none{font-style:italic;font-size:12px}svg .inside{fill:var(--inside);font-size:11px}"
     "svg .grid{stroke:var(--line);stroke-width:1}svg .lane{fill:var(--lane)}"
     "svg line.limit{stroke:var(--limit);stroke-width:1.5;stroke-dasharray:6 4}svg text.limit{fill:var(--limit)}\n"
     ".c0{fill:var(--c0);background:var(--c0)}.c1{fill:var(--c1);background:var(--c1)}"
