@@ -87,7 +87,7 @@ want("states", [row[-2:] for row in page.tables["runs"][1:]], [["steps", "cpu <o
                                                                 ["has not ended", "cpu <three.jsonl> & more"]])
 want("the best", page.best, [("runs", 1, 6), ("runs", 3, 2), ("runs", 3, 3)])
 want("the cards", page.cards, ["%.2f" % p(1.5 + 3 * p(-2.5)), "best perplexity, validation: three.jsonl", "%.2f" % p(1 + 3 * p(-2.5)),
-                               "lowest last perplexity of training: three.jsonl", "24,000", "most tokens a second: one.jsonl"])
+                               "lowest training perplexity at the end: three.jsonl", "24,000", "most tokens a second: one.jsonl"])
 want("the differences", page.tables["settings"][:4], [["run", "cell", "hidden", "seed"], ["one.jsonl", "lstm", "32", "0"], ["<two>.jsonl", "gru", "32", "3"],
                                                        ["three.jsonl", "lstm", "64", "0"]])
 want("what is shared", page.tables["settings"][4:], [["setting", "value", "default"], ["clip", "0.25", "1"]])

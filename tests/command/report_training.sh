@@ -58,7 +58,7 @@ import math
 wanted = {
     "%.2f" % math.exp(4.7): "the best validation's perplexity", "%.2f" % math.exp(4.6868): "the test's perplexity",
     "perplexity, best validation, after 2,000 updates; loss 4.7000": "where it was", "398,765": "tokens a second",
-    "4,653,200": "parameters", "4.8000": "the first validation", "4.7500": "the last validation", "78 s": "seconds",
+    "4,653,200": "parameters", "4.8000": "the first validation", "4.7500": "the last validation", "77.5 s": "seconds",
     "perplexity, training, after 3,000 updates; loss %.4f" % (4 + 3 * math.exp(-6)): "the last loss",
     "a <device> & more": "the device", "929,589": "tokens", "1.2e-06": "weight decay", "200": "hidden", "<ptb>": "data",
     "sgd": "optimiser", "of-later": "a setting not known", "combine(steps=8)+": "a plan", "epochs": "why it ended",
@@ -96,6 +96,11 @@ printf '{"event": "progr' >>killed.jsonl
 "$RECURVE" report killed.jsonl --output killed.page >out 2>err || complain "a log cut short: $(cat err)"
 grep -q 'it has not ended' killed.page || complain "the page of a log without an end does not say so"
 [ ! -e killed.html ] || complain "--output is not where the page went"
+
+for time in "119.6 119.6 s" "723.6 12 min 4 s" "7199.7 120 min 0 s" "12010 3 h 20 min"; do
+    sed "s/\"seconds\": 77.5/\"seconds\": ${time%% *}/" run.jsonl >time.jsonl
+    "$RECURVE" report time.jsonl >out 2>err && grep -q "<b>${time#* }</b><span>total time" time.html || complain "no total time of $time"
+done
 
 # 5000 lines are drawn as at most 500 points, means of neighbours with a band of their range; a loss that is no number leaves a gap.
 python3 - <<'PYTHON'

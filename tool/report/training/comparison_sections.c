@@ -159,7 +159,7 @@ static void put_cards(FILE *out, const comparison *comparison) {
         free(valid);
     }
     char *test = text_of("best %s, test", measure), *valid = text_of("best %s, validation", measure),
-         *training = text_of("lowest last %s of training", measure);
+         *training = text_of("lowest training %s at the end", measure);
     put_best_card(out, comparison, test_loss, comparison->measure, test);
     put_best_card(out, comparison, validation_loss, comparison->measure, valid);
     put_best_card(out, comparison, training_loss, comparison->measure, training);

@@ -235,6 +235,7 @@ void put_curves(FILE *out, const value_curve *curves, size_t count, const curves
                                  .class = axis_classes[axis],
                                  .logarithmic = style->logarithmic,
                                  .from_zero = style->from_zero,
+                                 .whole = axis == AXIS_UPDATES,
                                  .lines = marks.places,
                                  .line_count = style->resumes != NULL ? style->resumes->count : 0,
                                  .line_label = "resumed at",

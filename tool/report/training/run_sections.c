@@ -36,6 +36,24 @@ static result result_at(const log_series *series, log_value measure, size_t inde
     return (result){series_value(series, VALUE_LOSS, index), series_value(series, measure, index)};
 }
 
+/* "78.2 s", "12 min 5 s" or "3 h 20 min". */
+static void put_time_card(FILE *out, double seconds) {
+    char room[64], text[96];
+    if (!isfinite(seconds)) {
+        return;
+    }
+    if (seconds < 120) {
+        snprintf(text, sizeof text, "%.1f s", seconds);
+    } else if (seconds < 7200) {
+        const double whole = round(seconds);
+        snprintf(text, sizeof text, "%.0f min %.0f s", floor(whole / 60), fmod(whole, 60));
+    } else {
+        const double minutes = round(seconds / 60);
+        snprintf(text, sizeof text, "%s h %.0f min", grouped(room, "%.0f", floor(minutes / 60)), fmod(minutes, 60));
+    }
+    put_card(out, text, "total time");
+}
+
 static void put_summary(FILE *out, const training_log *log) {
     const log_value measure = log_measure(log);
     const size_t best = log_best(log), count = log->progress.count;
@@ -58,7 +76,7 @@ static void put_summary(FILE *out, const training_log *log) {
     }
     put_number_card(out, log_speed(log), "%.0f", "tokens a second");
     put_number_card(out, log_number(log->start, "parameters"), "%.0f", "parameters");
-    put_number_card(out, log_number(log->end, "seconds"), "%.0f s", "total time");
+    put_time_card(out, log_number(log->end, "seconds"));
     fprintf(out, "</div>\n");
 }
 
