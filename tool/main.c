@@ -39,8 +39,16 @@ static const verb *find_verb(const char *name) {
         }
     }
     const char *near = nearest_name(name, COUNT(verbs), verb_name, verbs);
-    if (near != NULL) {
+    bool is_cell = false;
+    for (size_t i = 0; i < rcv_builtin_count(); i++) {
+        is_cell |= strcmp(rcv_builtin_name(i), name) == 0;
+    }
+    if (is_cell) {
+        say("'%s' is a cell and no verb; recurve cell %s describes it", name, name);
+    } else if (near != NULL) {
         say("there is no verb '%.60s'; did you mean %s?", name, near);
+    } else if (access(name, F_OK) == 0) {
+        say("'%.60s' is a file and no verb; a verb comes first, such as recurve train %.60s", name, name);
     } else {
         say("there is no verb '%.60s'; recurve --help lists them", name);
     }

@@ -171,19 +171,18 @@ static bool parse_option(reader *r, parsed *result) {
 
 /* Is the first operand one of the words that it may be? */
 static bool is_a_choice(const command *command, const char *argument) {
+    const char *const *choices = command->choices;
     char *known = text_of("%s", "");
     bool found = false;
-    for (size_t i = 0; command->choices[i] != NULL; i++) {
-        found |= strcmp(command->choices[i], argument) == 0;
-        char *longer = text_of("%s%s%s", known,
-                               i == 0                            ? ""
-                               : command->choices[i + 1] == NULL ? " or "
-                                                                 : ", ",
-                               command->choices[i]);
+    for (size_t i = 0; choices[i] != NULL; i++) {
+        found |= strcmp(choices[i], argument) == 0;
+        char *longer = text_of("%s%s%s", known, i == 0 ? "" : choices[i + 1] == NULL ? " or " : ", ", choices[i]);
         free(known);
         known = longer;
     }
-    if (!found) {
+    if (!found && choices[1] == NULL) {
+        say("%s has no '%.60s'; use recurve %s %s", command->verb, argument, command->verb, known);
+    } else if (!found) {
         say("%s must be %s, not '%.60s'", command->operands[0].name, known, argument);
     }
     free(known);
@@ -197,9 +196,13 @@ static parsed take_operand(reader *r, const char *argument) {
         command->operands[r->operands - 1].destination[(*command->last_count)++] = argument;
         return PARSED_GO;
     }
+    if (r->operands == command->operand_count && r->operands == 0) {
+        say("%s takes no operand: remove '%.60s'", command->verb, argument);
+        return PARSED_WRONG;
+    }
     if (r->operands == command->operand_count) {
         char *call = called_as(command);
-        say("%s has no operand for '%s'; see %s --help", command->verb, argument, call);
+        say("'%.60s' is one operand too many for %s; see %s --help", argument, command->verb, call);
         free(call);
         return PARSED_WRONG;
     }

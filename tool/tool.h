@@ -87,6 +87,8 @@ _Noreturn void give_up(size_t bytes);
 /* Zeroed memory, or a formatted text; for free(). Without memory the tool says so and ends. */
 void *need(size_t count, size_t size);
 char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints words from `column` on. Lines end before column 80, and continue at `indent`. A newline in the text is a space. */
+void print_wrapped(const char *text, int column, int indent);
 double now(void); /* seconds of a monotonic clock */
 
 /* The options that describe a network, as a group of a verb's table. */

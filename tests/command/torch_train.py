@@ -211,11 +211,22 @@ def recurve_losses(log):
     return [event["update_loss"] for event in progress]
 
 
+def check_export(recurve, folder, case, model):
+    """PyTorch loads an export strictly: it has the module's tensors and no others. A tied matrix is in the file once."""
+    path = os.path.join(folder, case.name + "-export.safetensors")
+    subprocess.run([recurve, "export", model, path], check=True)
+    tensors, vocabulary = read_tensors(path)
+    if case.tied:
+        tensors["decoder.weight"] = tensors["embedding.weight"]
+    Model(case, len(vocabulary)).load_state_dict(tensors, strict=True)
+
+
 def compare(recurve, folder, text, case):
     first = os.path.join(folder, case.name + "-first.safetensors")
     last = os.path.join(folder, case.name + "-last.safetensors")
     run_recurve(recurve, case, text, first, 0)
     run_recurve(recurve, case, text, last, UPDATES)
+    check_export(recurve, folder, case, last)
     ours = recurve_losses(os.path.join(folder, case.name + "-last.jsonl"))
     theirs, clipped = torch_losses(case, *read_tensors(first), text)
     differences = [abs(a - b) / abs(b) for a, b in zip(ours, theirs)]

@@ -10,8 +10,7 @@
 
 enum { WIDTH = 80, HELP_COLUMN = 26 }; /* of a terminal; where the description of an option begins */
 
-/* Prints words from `column` on. Lines end before WIDTH, and continue at `indent`. A newline in the text is a space. */
-static void print_wrapped(const char *text, int column, int indent) {
+void print_wrapped(const char *text, int column, int indent) {
     bool is_first = true;
     while (*text != '\0') {
         const int length = (int)strcspn(text, " \n");

@@ -72,28 +72,7 @@ static char *amount_of(const rcv_data *data) {
     if (kind == RCV_DATA_LINES) {
         return text_of("%s %s in %s lines", tokens.text, token_name(data), sequences.text);
     }
-    return text_of("%s sequence%s of at most %s steps", sequences.text, plural(rcv_data_sequences(data)), longest.text);
-}
-
-/* What is predicted; NULL for texts. */
-static char *targets_of(const rcv_data *data) {
-    const rcv_data_kind kind = rcv_data_get_kind(data);
-    const number_text features = count_text(rcv_data_features(data)), outputs = count_text(rcv_data_outputs(data));
-    if (kind == RCV_DATA_STREAM || kind == RCV_DATA_LINES) {
-        return rcv_data_level(data) == RCV_LEVEL_BYTE ? NULL : text_of("vocabulary of %s", outputs.text);
-    }
-    const bool has_classes = kind == RCV_DATA_CLASSES || kind == RCV_DATA_STEP_CLASSES;
-    char *targets = text_of("%s %s%s%s", outputs.text, has_classes ? "class" : "value",
-                            rcv_data_outputs(data) == 1 ? ""
-                            : has_classes               ? "es"
-                                                        : "s",
-                            kind >= RCV_DATA_STEP_CLASSES ? " at every step" : "");
-    if (rcv_data_features(data) == 0) {
-        return targets;
-    }
-    char *all = text_of("%s feature%s, %s", features.text, plural(rcv_data_features(data)), targets);
-    free(targets);
-    return all;
+    return text_of("%s sequence%s of up to %s steps", sequences.text, plural(rcv_data_sequences(data)), longest.text);
 }
 
 /* A part: its file, or its share of the data; and how much, where it is open already. */
@@ -109,23 +88,22 @@ static char *part_of(const data_files *files, const rcv_settings *settings, int 
 }
 
 void summarise_data(const data_files *files, const rcv_settings *settings) {
-    char *amount = amount_of(files->data[PART_TRAIN]), *targets = targets_of(files->data[PART_TRAIN]);
-    put_entry("data", "%s: %s%s%s", files->paths[PART_TRAIN], amount, targets != NULL ? "; " : "",
-              targets != NULL ? targets : "");
-    free(amount);
-    free(targets);
-    char *valid = files->data[PART_VALID] != NULL ? part_of(files, settings, PART_VALID, "valid") : NULL;
-    if (valid != NULL) {
+    const rcv_data *train = files->data[PART_TRAIN];
+    const bool has_words = rcv_data_vocabulary(train) != NULL && rcv_data_level(train) != RCV_LEVEL_BYTE;
+    const int64_t words = has_words ? rcv_vocabulary_size(rcv_data_vocabulary(train)) : 0;
+    char *vocabulary = has_words ? text_of("; vocabulary of %s", count_text(words).text) : text_of("%s", "");
+    put_entry("data", "%s: %s%s", files->paths[PART_TRAIN], rcv_data_description(train), vocabulary);
+    free(vocabulary);
+    if (files->data[PART_VALID] != NULL) {
+        char *valid = part_of(files, settings, PART_VALID, "valid");
         put_entry("validate", "%s", valid);
+        free(valid);
     }
-    const char *test = rcv_settings_get(settings, "test");
-    const bool is_share = test != NULL && test[0] != '\0' && strcmp(test, "none") != 0;
-    if (files->paths[PART_TEST] != NULL || is_share) {
-        char *text = part_of(files, settings, PART_TEST, "test");
-        put_entry("test", "%s, at the end", text);
-        free(text);
+    if (files->paths[PART_TEST] != NULL || files->data[PART_TEST] != NULL) {
+        char *test = part_of(files, settings, PART_TEST, "test");
+        put_entry("test", "%s, at the end", test);
+        free(test);
     }
-    free(valid);
 }
 
 /* ---- the model ---- */

@@ -193,9 +193,7 @@ static bool write_page(const cell_comparison *comparison, rcv_settings *settings
             logs[count++] = comparison->runs[i].log;
         }
     }
-    const bool good = count == 0   ? true
-                      : count == 1 ? write_training_page(logs[0], comparison->page, settings)
-                                   : write_comparison_page(logs, count, NAN, comparison->page, settings);
+    const bool good = count == 0 || write_comparison_page(logs, count, NAN, comparison->page, settings);
     free(logs);
     return good;
 }

@@ -98,6 +98,7 @@ static option setting_option(rcv_settings *settings, const char *name) {
 }
 
 static parsed parse(arguments *arguments, int argc, char **argv) {
+    static const char *const whats[] = {"stats", NULL};
     const operand operands[] = {
         {"stats", "the word stats", &arguments->what},
         {"FILE", "a text, or a table, JSON lines or arrays as for training", &arguments->path},
@@ -119,15 +120,12 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
                                  "Shows statistics of a training file: columns, classes, tokens, lengths of sequences",
                              .operands = operands,
                              .operand_count = COUNT(operands),
+                             .choices = whats,
                              .groups = groups,
                              .group_count = COUNT(groups)};
     const parsed next = command_parse(&command, argc, argv);
     if (next != PARSED_GO) {
         return next;
-    }
-    if (strcmp(arguments->what, "stats") != 0) {
-        say("data has no '%.60s'; use data stats FILE", arguments->what);
-        return PARSED_WRONG;
     }
     if (!parse_buckets(arguments)) {
         say("--buckets must be none, increasing lengths such as 10,20,40, or auto:K with K in 1..%d, not '%.60s'",

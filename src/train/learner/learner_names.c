@@ -1,7 +1,7 @@
 /* The words of a vocabulary and the names of classes in a model file. They are metadata, JSON as text, so that the file's tensors are those of the
  * module alone and PyTorch loads them strictly:
  *
- *   recurve.vocabulary = {"level": "word", "tokens": [name, ...]}
+ *   recurve.vocabulary = {"level": "word", "tokens": [name, ...]} | {"level": "character" | "piece", "text": as rcv_vocabulary_print has it}
  *   recurve.classes    = [name, ...]
  *   name               = a text, or the list of its bytes where these are not UTF-8
  *
@@ -19,7 +19,8 @@ static const struct {
 } places[] = {[RCVI_NAMES_VOCABULARY] = {"recurve.vocabulary", "vocabulary", "vocabulary"},
               [RCVI_NAMES_CLASSES] = {"recurve.classes", "classes", "list of classes"}};
 
-/* The word "level" of a vocabulary of words, the one kind that is written here; bytes need no vocabulary. */
+/* As rcv_level; bytes need no vocabulary. */
+static const char *const levels[] = {"word", "byte", "character", "piece"};
 #define WORDS "word"
 
 /* ---- writing ---- */
@@ -90,9 +91,8 @@ static rcv_status add_names(rcvi_names_kind kind, const char *names, size_t leng
     return rcv_tensors_add(tensors, &tensor);
 }
 
-rcv_status rcvi_names_to_tensors(const rcv_learner *l, rcv_tensors *tensors) {
-    if (l->classes) RCVI_TRY(add_names(RCVI_NAMES_CLASSES, l->classes, strlen(l->classes), tensors));
-    if (!l->vocabulary || rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_BYTE) return RCV_OK;
+/* A vocabulary of words, as a list of them. */
+static rcv_status add_words(const rcv_learner *l, rcv_tensors *tensors) {
     rcvi_text words;
     rcvi_text_init(&words, l->context);
     for (int64_t i = 0; i < rcv_vocabulary_size(l->vocabulary); i++) {
@@ -106,6 +106,36 @@ rcv_status rcvi_names_to_tensors(const rcv_learner *l, rcv_tensors *tensors) {
     rcv_status status = rcvi_text_take(&words, &text);
     if (!status) status = add_names(RCVI_NAMES_VOCABULARY, text, length, tensors);
     rcvi_free(l->context, text);
+    return status;
+}
+
+/* Another vocabulary, as its text. */
+static rcv_status add_text(const rcv_learner *l, const char *text, rcv_tensors *tensors) {
+    const size_t length = strlen(text);
+    const rcv_tensor tensor = {.name = places[RCVI_NAMES_VOCABULARY].tensor,
+                               .dtype = RCV_UINT8,
+                               .dims = 1,
+                               .shape = {(int64_t)length},
+                               .data = text,
+                               .bytes = length};
+    if (!fits_header(text, length)) return rcv_tensors_add(tensors, &tensor);
+    json_t *value = json_pack("{s:s, s:s}", "level", levels[rcv_vocabulary_level(l->vocabulary)], "text", text);
+    char *json = NULL;
+    rcv_status status = rcvi_json_print(tensors->context, value, JSON_COMPACT, &json);
+    json_decref(value);
+    if (!status) status = rcv_tensors_set_metadata(tensors, places[RCVI_NAMES_VOCABULARY].key, json);
+    rcvi_free(tensors->context, json);
+    return status;
+}
+
+rcv_status rcvi_names_to_tensors(const rcv_learner *l, rcv_tensors *tensors) {
+    if (l->classes) RCVI_TRY(add_names(RCVI_NAMES_CLASSES, l->classes, strlen(l->classes), tensors));
+    if (!l->vocabulary || rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_BYTE) return RCV_OK;
+    if (rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_WORD) return add_words(l, tensors);
+    char *text = NULL;
+    RCVI_TRY(rcv_vocabulary_print(l->vocabulary, &text));
+    const rcv_status status = add_text(l, text, tensors);
+    rcv_text_free(l->context, text);
     return status;
 }
 
@@ -154,7 +184,15 @@ static rcv_status read_metadata(rcv_context *context, rcvi_names_kind kind, cons
     json_error_t error;
     json_t *value = rcvi_json_read(text, strlen(text), JSON_REJECT_DUPLICATES, &error), *list = value;
     if (!value) return rcvi_fail(RCV_FORMAT, "%s: %s is not JSON: %s", file, places[kind].key, error.text);
-    const char *level = NULL;
+    const char *level = NULL, *whole = NULL;
+    size_t length = 0;
+    if (kind == RCVI_NAMES_VOCABULARY &&
+        !json_unpack(value, "{s:s, s:s% !}", "level", &level, "text", &whole, &length)) {
+        names->length = length;
+        names->text = rcvi_copy_text(context, whole, length); /* its reader finds out the level */
+        json_decref(value);
+        return names->text ? RCV_OK : RCV_NO_MEMORY;
+    }
     if (kind == RCVI_NAMES_VOCABULARY &&
         (json_unpack(value, "{s:s, s:o !}", "level", &level, "tokens", &list) || strcmp(level, WORDS) != 0))
         list = NULL;
