@@ -170,7 +170,7 @@ static rcv_status fill_tokens(rcvi_batcher *batcher, const rcvi_batch *batch, in
 static rcv_status scale_numbers(rcvi_batcher *batcher, int64_t sequence, int64_t length) {
     const rcvi_scaling *scaling = batcher->options.scaling;
     const int64_t features = batcher->data->totals.features;
-    const bool may_miss = batcher->data->missing != RCV_MISSING_ERROR;
+    const bool may_miss = batcher->data->schema.missing != RCV_MISSING_ERROR;
     const int64_t at = may_miss ? rcvi_scaling_find_missing(scaling, batcher->numbers, length * features) : -1;
     if (at >= 0)
         return rcvi_fail(RCV_INVALID,
