@@ -28,8 +28,6 @@ static inline bool rcvi_kind_has_steps(rcv_data_kind kind) {
 rcv_status rcvi_data_read_tokens(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens);
 uint64_t rcvi_data_hash(const rcv_data *data); /* of the text and the options it was read with */
 
-/* The token that ends a line: <eos> of words, the newline of bytes and characters, of pieces as docs/DATA.md says; -1: none. */
-int64_t rcvi_vocabulary_line_end(const rcv_vocabulary *vocabulary);
 rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **vocabulary);
 
 /* ---- batches ---- */

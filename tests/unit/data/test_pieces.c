@@ -483,7 +483,7 @@ static void test_end_of_lines(void **unused) {
         rcv_data *data = NULL;
         rcv_vocabulary_free(f.vocabulary);
         check_ok(rcv_vocabulary_parse(f.context, cases[i].file, strlen(cases[i].file), "a.json", &f.vocabulary));
-        assert_int_equal(rcvi_vocabulary_line_end(f.vocabulary), cases[i].end);
+        assert_int_equal(rcv_vocabulary_line_end(f.vocabulary), cases[i].end);
         if (cases[i].end >= 0) {
             check_ok(open_data(&f, RCV_DATA_LINES, &data));
             check_data(data, &(list){(int64_t[]){0, cases[i].end, 0, cases[i].end}, 4, 4});
