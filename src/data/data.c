@@ -268,6 +268,7 @@ int64_t rcv_data_longest(const rcv_data *data) { return data->totals.longest; }
 int64_t rcv_data_features(const rcv_data *data) { return data->totals.features; }
 int64_t rcv_data_outputs(const rcv_data *data) { return data->totals.outputs; }
 uint64_t rcvi_data_hash(const rcv_data *data) { return data->hash; }
+rcv_missing rcvi_data_missing(const rcv_data *data) { return data->schema.missing; }
 
 const char *rcv_data_class_name(const rcv_data *data, int64_t index, size_t *length) {
     size_t bytes;

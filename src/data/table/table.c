@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* What a column is for. */
 typedef struct {
@@ -22,7 +23,8 @@ typedef struct {
     char **names; /* [column_count] */
     column *columns;
     size_t column_count, name_capacity;
-    int64_t features; /* of a time step */
+    int64_t features;         /* of a time step */
+    int32_t *feature_columns; /* [schema->feature_count] */
     /* the sequence so far; its rows since the last piece are examples.example.x, [rows, features] */
     bool begun;
     char *id; /* with a NUL */
@@ -76,6 +78,8 @@ static rcv_status find_column(const table *t, const char *name, column **out) {
     if (*out) return RCV_OK;
     char list[600] = "";
     const char *near = rcvi_nearest_name(name, (const char *const *)t->names, t->column_count);
+    for (size_t i = 0; i < t->column_count; i++)
+        if (strcasecmp(t->names[i], name) == 0) near = t->names[i];
     list_names(t, list, sizeof list);
     if (near) return rcvi_fail(RCV_FORMAT, "%s has no column '%.60s'; there is '%.60s'", t->csv.path, name, near);
     return rcvi_fail(RCV_FORMAT, "%s has no column '%.60s'; its columns are %s", t->csv.path, name, list);
@@ -87,6 +91,7 @@ static rcv_status find_columns(table *t) {
     for (size_t i = 0; i < s->feature_count; i++) {
         RCVI_TRY(find_column(t, s->features[i], &found));
         found->feature = (int32_t)i;
+        t->feature_columns[i] = (int32_t)(found - t->columns);
     }
     for (size_t i = 0; i < s->target_count && !t->import->unlabelled; i++) {
         RCVI_TRY(find_column(t, s->targets[i], &found));
@@ -106,7 +111,8 @@ static rcv_status find_columns(table *t) {
 static rcv_status read_header(table *t) {
     for (size_t i = 0; i < t->csv.count; i++) RCVI_TRY(add_name(t, t->csv.fields[i]));
     t->columns = rcvi_new(t->import->context, t->column_count, sizeof *t->columns);
-    if (!t->columns) return RCV_NO_MEMORY;
+    t->feature_columns = rcvi_new(t->import->context, t->schema->feature_count, sizeof *t->feature_columns);
+    if (!t->columns || !t->feature_columns) return RCV_NO_MEMORY;
     for (size_t i = 0; i < t->column_count; i++) t->columns[i] = (column){.feature = -1, .target = -1};
     t->features = t->schema->is_wide ? 1 : (int64_t)t->schema->feature_count;
     return find_columns(t);
@@ -411,30 +417,28 @@ static rcv_status add_row(table *t) {
     return RCV_OK;
 }
 
-/* The record is a sequence: its features are the time steps. Fields that are missing at its end are no time steps. */
+static bool is_missing(const table *t, size_t index) {
+    double number;
+    return rcvi_field_read(t->csv.fields[index], t->comma, &number) == RCVI_FIELD_MISSING;
+}
+
+/* Steps of a record: fields that are missing at its end are none. */
+static int64_t count_steps(const table *t) {
+    int64_t steps = (int64_t)t->schema->feature_count;
+    while (steps > 0 && is_missing(t, (size_t)t->feature_columns[steps - 1])) steps--;
+    return steps;
+}
+
+/* The record is a sequence: its features are the time steps. */
 static rcv_status add_wide(table *t) {
     rcvi_example *e = &t->examples.example;
-    const int64_t most = (int64_t)t->schema->feature_count;
-    int64_t steps = 0;
-    if (!rcvi_grow(t->import->context, &e->x, &e->x_capacity, (size_t)most, sizeof *e->x)) return RCV_NO_MEMORY;
-    for (size_t i = 0; i < t->column_count; i++) {
-        const column *c = &t->columns[i];
-        if (c->target >= 0) RCVI_TRY(set_target(t, i));
-        if (c->feature < 0) continue;
-        double number;
-        if (t->examples.writes && rcvi_field_read(t->csv.fields[i], t->comma, &number) != RCVI_FIELD_MISSING)
-            RCVI_TRY(read_feature(t, i, &e->x[c->feature]));
-        else
-            e->x[c->feature] = NAN;
-        const rcvi_field field = t->csv.fields[i];
-        if (c->feature >= steps && rcvi_field_read(field, t->comma, &number) != RCVI_FIELD_MISSING)
-            steps = c->feature + 1;
-    }
+    const int64_t steps = count_steps(t);
+    for (size_t i = 0; i < t->column_count; i++)
+        if (t->columns[i].target >= 0) RCVI_TRY(set_target(t, i));
     if (steps == 0) return WRONG(t, "%s", " has no values of features");
+    if (!rcvi_grow(t->import->context, &e->x, &e->x_capacity, (size_t)steps, sizeof *e->x)) return RCV_NO_MEMORY;
     for (int64_t k = 0; k < steps && t->examples.writes; k++)
-        if (isnan(e->x[k]) && t->schema->missing == RCV_MISSING_ERROR)
-            return WRONG(t, ", column '%.60s' has no value; --missing says what becomes of values that are missing",
-                         t->schema->features[k]);
+        RCVI_TRY(read_feature(t, (size_t)t->feature_columns[k], &e->x[k]));
     drop_partial_values(t);
     return add_example(t, t->rows = steps);
 }
@@ -491,7 +495,8 @@ static rcv_status read_line(void *user, const char *line, size_t length, int64_t
 static void free_table(table *t) {
     rcv_context *context = t->import->context;
     for (size_t i = 0; i < t->column_count; i++) rcvi_free(context, t->names[i]);
-    void *const blocks[] = {t->names, t->columns, t->id, t->values, t->classes, t->last_time, t->ids};
+    void *const blocks[] = {t->names,  t->columns, t->feature_columns, t->id,
+                            t->values, t->classes, t->last_time,       t->ids};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) rcvi_free(context, blocks[i]);
     rcvi_csv_free(&t->csv);
     rcvi_examples_end(&t->examples);
