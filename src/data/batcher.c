@@ -12,6 +12,15 @@ int64_t rcvi_bucket_batch(int64_t batch, int64_t tokens, int64_t bound) {
 
 int64_t rcvi_bucket_batches(int64_t sequences, int64_t batch) { return sequences / batch + (sequences % batch != 0); }
 
+static rcv_status check_scaling(const rcv_data *data, const rcvi_scaling *scaling) {
+    const int64_t outputs = rcvi_kind_has_values(data->kind) ? data->totals.outputs : 0;
+    if (!scaling || (scaling->features == data->totals.features && scaling->outputs == outputs)) return RCV_OK;
+    return rcvi_fail(RCV_INVALID,
+                     "data of %lld features and %lld values cannot be scaled as %lld features and %lld values",
+                     (long long)data->totals.features, (long long)outputs, (long long)scaling->features,
+                     (long long)scaling->outputs);
+}
+
 static rcv_status check_options(const rcv_data *data, const rcvi_batcher_options *options) {
     bool sequences = options->how == RCVI_SEQUENCES;
     if (options->batch < 0 || options->tokens < 0 || (options->batch == 0 && (!sequences || options->tokens == 0)))
@@ -24,7 +33,7 @@ static rcv_status check_options(const rcv_data *data, const rcvi_batcher_options
     if (sequences != (data->kind != RCV_DATA_STREAM))
         return rcvi_fail(RCV_INVALID, sequences ? "a stream of tokens is one sequence, and is read in columns"
                                                 : "lines and examples are sequences, and cannot be read in columns");
-    return RCV_OK;
+    return check_scaling(data, options->scaling);
 }
 
 /* Allocates an array of a * b elements, if it is `wanted`. */
@@ -99,6 +108,10 @@ void rcvi_batcher_free(rcvi_batcher *batcher) {
                             batcher->lengths, batcher->numbers, batcher->labels,      batcher};
     rcv_context *context = batcher->context;
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) rcvi_free(context, blocks[i]);
+}
+
+void rcvi_batcher_set_scaling(rcvi_batcher *batcher, const rcvi_scaling *scaling) {
+    batcher->options.scaling = scaling;
 }
 
 int64_t rcvi_batcher_count(const rcvi_batcher *batcher) { return batcher->batches; }

@@ -166,10 +166,27 @@ static rcv_status fill_tokens(rcvi_batcher *batcher, const rcvi_batch *batch, in
     return RCV_OK;
 }
 
-static rcv_status fill_numbers(rcvi_batcher *batcher, const rcvi_batch *batch, int64_t row, rcvi_span span) {
+/* The numbers of a row are as the network reads them. */
+static rcv_status scale_numbers(rcvi_batcher *batcher, int64_t sequence, int64_t length) {
+    const rcvi_scaling *scaling = batcher->options.scaling;
+    const int64_t features = batcher->data->totals.features;
+    const bool may_miss = batcher->data->schema.missing != RCV_MISSING_ERROR;
+    const int64_t at = may_miss ? rcvi_scaling_find_missing(scaling, batcher->numbers, length * features) : -1;
+    if (at >= 0)
+        return rcvi_fail(RCV_INVALID,
+                         "feature %lld at time step %lld of sequence %lld is missing, and the model was made for data "
+                         "in which none is",
+                         (long long)(at % features), (long long)(at / features), (long long)sequence);
+    rcvi_scaling_apply(scaling, batcher->numbers, length, NULL);
+    return RCV_OK;
+}
+
+static rcv_status fill_numbers(rcvi_batcher *batcher, const rcvi_batch *batch, int64_t row, int64_t sequence,
+                               rcvi_span span) {
     const int64_t features = batcher->data->totals.features;
     const size_t bytes = (size_t)features * sizeof(float);
     if (span.length > 0) RCVI_TRY(rcvi_data_read_numbers(batcher->data, span, batcher->numbers));
+    if (span.length > 0) RCVI_TRY(scale_numbers(batcher, sequence, span.length));
     for (int64_t t = 0; t < batch->steps; t++) {
         float *to = batcher->x + (t * batch->batch + row) * features;
         if (t < span.length)
@@ -190,6 +207,7 @@ static void put_target(rcvi_batcher *batcher, rcvi_batch *batch, int64_t to, int
     }
     float *values = batcher->values + to * outputs;
     for (int64_t i = 0; i < outputs; i++) values[i] = from < 0 ? NAN : ((const float *)labels)[from * outputs + i];
+    rcvi_scaling_apply_targets(batcher->options.scaling, values, 1);
     batch->counted += !isnan(values[0]);
 }
 
@@ -202,6 +220,7 @@ static rcv_status fill_label(rcvi_batcher *batcher, rcvi_batch *batch, int64_t r
         return RCV_OK;
     }
     RCVI_TRY(rcvi_data_read_label(batcher->data, sequence, to));
+    if (batcher->values) rcvi_scaling_apply_targets(batcher->options.scaling, to, 1);
     batch->counted += batcher->targets ? batcher->targets[row] >= 0 : !isnan(batcher->values[row * outputs]);
     return RCV_OK;
 }
@@ -219,7 +238,8 @@ static rcv_status fill_row(rcvi_batcher *batcher, rcvi_batch *batch, int64_t row
     rcvi_span span = {0};
     if (sequence >= 0) RCVI_TRY(rcvi_data_read_spans(batcher->data, sequence, 1, &span));
     if (span.length > batch->steps) return rcvi_data_file_fail_changed(batcher->data->cache);
-    RCVI_TRY(batcher->inputs ? fill_tokens(batcher, batch, row, span) : fill_numbers(batcher, batch, row, span));
+    RCVI_TRY(batcher->inputs ? fill_tokens(batcher, batch, row, span)
+                             : fill_numbers(batcher, batch, row, sequence, span));
     batcher->lengths[row] = sequence < 0 ? 1 : span.length;
     if (batcher->labels) return fill_labels(batcher, batch, row, span);
     if (!rcvi_kind_is_text(batcher->data->kind)) return fill_label(batcher, batch, row, sequence);

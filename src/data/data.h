@@ -26,8 +26,12 @@ static inline bool rcvi_kind_has_steps(rcv_data_kind kind) {
  * smallest type for the vocabulary; at byte level they are the bytes of the text itself. RCV_IO if the file was truncated, or contains a number that
  * is not a token. */
 rcv_status rcvi_data_read_tokens(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens);
+rcv_missing rcvi_data_missing(const rcv_data *data); /* other than RCV_MISSING_ERROR: features may be NaN */
+rcv_status rcvi_data_count_classes(const rcv_data *data, int64_t *counts); /* [outputs] targets of each class */
 uint64_t rcvi_data_hash(const rcv_data *data); /* of the text and the options it was read with */
 
+/* The token that ends a line: <eos> of words, the newline of bytes and characters, of pieces as docs/DATA.md says; -1: none. */
+int64_t rcvi_vocabulary_line_end(const rcv_vocabulary *vocabulary);
 rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **vocabulary);
 
 /* ---- batches ---- */
@@ -48,6 +52,8 @@ typedef struct {
     size_t bound_count;
     bool shuffle; /* shuffle sequences, and the order of batches, in every epoch */
     uint64_t seed;
+    const struct rcvi_scaling
+        *scaling; /* of features and values, scaling.h; NULL: they stay as the data has them. Outlives the batcher */
 } rcvi_batcher_options;
 
 /* Position of the batcher; sufficient to resume. */
@@ -76,6 +82,7 @@ typedef struct rcvi_batcher rcvi_batcher;
 
 rcv_status rcvi_batcher_new(const rcv_data *data, const rcvi_batcher_options *options, rcvi_batcher **batcher);
 void rcvi_batcher_free(rcvi_batcher *batcher);
+void rcvi_batcher_set_scaling(rcvi_batcher *batcher, const struct rcvi_scaling *scaling);
 int64_t rcvi_batcher_count(const rcvi_batcher *batcher); /* batches of an epoch */
 /* The shape of the batches of a bucket, and how many an epoch has. False if there is no such bucket. */
 bool rcvi_batcher_shape(const rcvi_batcher *batcher, size_t bucket, int64_t *steps, int64_t *batch, int64_t *batches);

@@ -18,6 +18,9 @@
 #define WRONG(example, format, ...)                                                                                    \
     rcvi_fail(RCV_FORMAT, "%s: line %lld " format, (example)->path, (long long)(example)->line, __VA_ARGS__)
 
+/* Keys of an object. */
+static const char *target_key(const rcvi_example *e) { return e->target_key ? e->target_key : "y"; }
+
 static rcv_status check_number(const rcvi_example *e, double number) {
     return isfinite((float)number) ? RCV_OK : WRONG(e, "has the number %g, which a float cannot hold", number);
 }
@@ -71,7 +74,7 @@ static rcv_status parse_number(const rcvi_example *e, const char *from, size_t l
 /* number { separator number } */
 static rcv_status parse_plain(rcvi_example *e, const char *line, size_t length) {
     size_t at = 0;
-    bool labelled = false, comma = true; /* no comma may come before the first number */
+    bool labelled = e->unlabelled, comma = true; /* no comma may come before the first number */
     if (rcvi_kind_has_steps(e->kind))
         return WRONG(e, "is not a JSON object; %s", "with a target at every time step each line is one");
     while (at < length) {
@@ -210,27 +213,43 @@ static rcv_status parse_step(rcvi_example *e, const json_t *step) {
     return RCV_OK;
 }
 
-static rcv_status parse_object(rcvi_example *e, const json_t *root) {
-    const json_t *x = json_object_get(root, "x"), *text = json_object_get(root, "text");
-    if ((x != NULL) == (text != NULL)) return WRONG(e, "needs one of %s", "\"x\" and \"text\"");
-    const bool stepwise = rcvi_kind_has_steps(e->kind);
-    if (text && stepwise)
+static rcv_status parse_target(rcvi_example *e, const json_t *root) {
+    const json_t *target = json_object_get(root, target_key(e));
+    if (e->unlabelled) return RCV_OK;
+    if (rcvi_kind_has_steps(e->kind)) return parse_targets(e, target);
+    return json_is_null(target) ? RCV_OK : parse_label(e, target); /* null: it is missing */
+}
+
+static rcv_status parse_text(rcvi_example *e, const json_t *text) {
+    if (rcvi_kind_has_steps(e->kind))
         return WRONG(e, "is a text; with a target at every time step an example needs numbers in %s", "\"x\"");
-    if (!stepwise) RCVI_TRY(parse_label(e, json_object_get(root, "y")));
-    if (text) {
-        if (!json_is_string(text)) return WRONG(e, "has a \"text\" that is %s", "not a text");
-        e->text = json_string_value(text);
-        e->text_length = json_string_length(text);
-        return RCV_OK;
-    }
+    if (!json_is_string(text)) return WRONG(e, "has a \"text\" that is %s", "not a text");
+    e->text = json_string_value(text);
+    e->text_length = json_string_length(text);
+    return RCV_OK;
+}
+
+static rcv_status parse_steps(rcvi_example *e, const json_t *x) {
     for (size_t i = 0; i < json_array_size(x); i++) {
         const json_t *step = json_array_get(x, i);
         if (json_is_array(step) != json_is_array(json_array_get(x, 0)))
             return WRONG(e, "has both numbers and lists in %s", "\"x\"");
         RCVI_TRY(parse_step(e, step));
     }
-    if (e->steps == 0) return WRONG(e, "has no time steps in %s; it must be a list of them", "\"x\"");
-    return stepwise ? parse_targets(e, json_object_get(root, "y")) : RCV_OK;
+    return e->steps > 0 ? RCV_OK : WRONG(e, "has no time steps in %s; it must be a list of them", "\"x\"");
+}
+
+static rcv_status parse_object(rcvi_example *e, const json_t *root) {
+    const json_t *x = json_object_get(root, "x"), *text = json_object_get(root, "text");
+    if (e->feature_key) {
+        const json_t *given = json_object_get(root, e->feature_key);
+        if (!given) return WRONG(e, "has no \"%.60s\"", e->feature_key);
+        x = json_is_string(given) ? NULL : given;
+        text = json_is_string(given) ? given : NULL;
+    }
+    if ((x != NULL) == (text != NULL)) return WRONG(e, "needs one of %s", "\"x\" and \"text\"");
+    RCVI_TRY(text ? parse_text(e, text) : parse_steps(e, x));
+    return parse_target(e, root);
 }
 
 static rcv_status parse_json(rcvi_example *e, const char *line, size_t length) {
@@ -245,7 +264,7 @@ rcv_status rcvi_example_parse(rcvi_example *e, const char *line, size_t length) 
     e->json = NULL;
     e->text = NULL;
     e->steps = e->features = e->outputs = 0;
-    e->names_bytes = 0;
+    e->names_bytes = e->label_length = 0;
     while (length > 0 && is_space(line[0])) {
         line++;
         length--;

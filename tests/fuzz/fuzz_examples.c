@@ -60,6 +60,10 @@ static void print_example(const rcvi_example *e, rcvi_text *out) {
             rcvi_text_add(out, "%s%.9g", f ? ", " : "", (double)e->x[t * e->features + f]);
         rcvi_text_add(out, "]");
     }
+    if (!rcvi_kind_has_steps(e->kind) && e->outputs == 0) {
+        rcvi_text_add(out, "], \"y\": null}");
+        return;
+    }
     rcvi_text_add(out, "], \"y\": [");
     const bool steps = rcvi_kind_has_steps(e->kind);
     for (int64_t r = 0; r < (steps ? e->steps : 1); r++) {
@@ -109,7 +113,6 @@ static bool read_line(rcvi_example *e, const char *line, size_t length) {
     }
     if (rcvi_kind_has_steps(e->kind)) fuzz_check(!e->text);
     if (rcvi_kind_has_values(e->kind)) {
-        fuzz_check(e->outputs > 0 || rcvi_kind_has_steps(e->kind));
         for (int64_t i = 0; e->kind == RCV_DATA_VALUES && i < e->outputs; i++) fuzz_check(isfinite(e->values[i]));
         if (!e->text) check_again(e);
     } else if (rcvi_kind_has_steps(e->kind)) {

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "net/net.h"
 #include "train/config/settings.h"
+#include "train/learner/learner_data.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -210,6 +211,7 @@ void rcv_learner_free(rcv_learner *l) {
     if (!l) return;
     if (l->predictor) l->free_predictor(l->predictor);
     if (l->device) rcvi_device_free(l, l->parameters);
+    rcvi_learner_data_free(l);
     if (l->slice != l->net) rcv_net_free(l->slice);
     rcv_net_free(l->net);
     rcv_cell_free(l->cell);
@@ -385,7 +387,8 @@ rcv_status rcv_learner_new(rcv_context *context, const rcv_settings *settings, c
     RCVI_NEED(data, "data");
     RCVI_NEED(learner, "learner");
     RCVI_TRY(rcvi_learner_make(context, settings, data, learner));
-    rcv_status status = rcvi_learner_set_first_values(*learner, settings);
+    rcv_status status = rcvi_learner_measure(*learner, settings, data);
+    if (!status) status = rcvi_learner_set_first_values(*learner, settings);
     if (status) {
         rcv_learner_free(*learner);
         *learner = NULL;
@@ -410,6 +413,10 @@ rcv_status rcvi_learner_fits(const rcv_learner *l, const rcv_data *data) {
     if (rcv_data_outputs(data) != l->shape.outputs)
         return rcvi_fail(RCV_INVALID, "the data has %lld classes or values, the model predicts %lld",
                          (long long)rcv_data_outputs(data), (long long)l->shape.outputs);
+    if (!tokens && rcvi_data_missing(data) != RCV_MISSING_ERROR &&
+        (!l->scaling || l->scaling->missing == RCV_MISSING_ERROR))
+        return rcvi_fail(RCV_INVALID, "features of the data may be missing, and the model was made for data in which "
+                                      "none is: read it with missing=error");
     return RCV_OK;
 }
 
