@@ -15,6 +15,7 @@ static const verb verbs[] = {
     {"init", "write a model with initial parameters", verb_init},
     {"run", "run tensors through a model, optionally with gradients", verb_run},
     {"train", "train a model on text, or on sequences with classes or values", verb_train},
+    {"compare", "train several cells in the same way and compare them", verb_compare},
     {"report", "write an HTML page of one training log, or of several", verb_report},
     {"generate", "generate text with a trained language model", verb_generate},
     {"eval", "compute the loss of a trained model on data", verb_eval},

@@ -65,6 +65,8 @@ typedef struct {
     const option_group *groups;
     size_t group_count;
     const char *const *choices; /* the words that the first operand may be, ends in NULL; NULL: anything */
+    size_t unlisted;            /* this many of the last groups are not in the help; `more` says where they are */
+    const char *more;           /* the last sentence of the help; or NULL */
     const char *verbose;        /* help of --verbose: what it adds; NULL: the verb has no such option */
 } command;
 

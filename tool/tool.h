@@ -27,6 +27,7 @@ int verb_init(int argc, char **argv);
 int verb_data(int argc, char **argv);
 int verb_run(int argc, char **argv);
 int verb_train(int argc, char **argv);
+int verb_compare(int argc, char **argv);
 int verb_generate(int argc, char **argv);
 int verb_eval(int argc, char **argv);
 int verb_export(int argc, char **argv);

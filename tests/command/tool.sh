@@ -248,7 +248,7 @@ leakless bad 1 "cut" run cut --input in --output new
 for ((i = 0; i < 100; i++)); do echo "line $i of a text that repeats itself, line after line"; done >text
 small=(--hidden 16 --embedding 8 --batch 4 --length 16 --effort estimate)
 good train text --output lm --steps 30 "${small[@]}"
-grep -qE '^epoch [0-9.]+  step 30  loss [0-9.]+  bits/byte [0-9.]+  rate 0.003  [0-9]+ bytes/s  0:00 left$' err || complain "no progress line"
+grep -qE '^100%  30/30  epoch [0-9.]+  loss [0-9.]+  bits/byte [0-9.]+  [0-9.]+k? bytes/s  in 0:[0-9]{2}$' err || complain "no progress line"
 grep -q 'wrote lm after 30 updates' err || complain "train does not say what it wrote"
 ! grep -q 'plan of' err || complain "train prints plans without --verbose"
 good train text --quiet -o quiet --steps 2 "${small[@]}"
@@ -330,7 +330,9 @@ import signal, subprocess, sys, time
 number = getattr(signal, sys.argv[1])
 signal.signal(number, signal.SIG_DFL)
 process = subprocess.Popen(sys.argv[2:], stderr=subprocess.PIPE)
-said = process.stderr.readline()  # the first line of progress: training has begun
+said = b""
+while not said.endswith(b"an epoch\n"):  # the last line of the summary: training has begun
+    said += process.stderr.readline()
 process.send_signal(number)
 said += process.stderr.read()
 sys.stderr.buffer.write(said)

@@ -74,6 +74,8 @@ VERBS = {
     "export": Verb("export", "model.safetensors", "old.safetensors", "--overwrite"),
     "report": Verb("report", "model.jsonl", "--output", "page.html"),
     "report-two": Verb("report", "model.jsonl", "other.jsonl", "--output", "page.html"),
+    "report-json": Verb("report", "model.jsonl", "other.jsonl", "--output", "page.html", "--json", "runs.json"),
+    "report-watch": Verb("report", "model.jsonl", "--output", "page.html", "--watch"),
     "data": Verb("data", "stats", "text", "--json", "data.json"),
     "data-classes": Verb("data", "stats", "examples", "--kind", "classes", "--json", "data.json"),
     "plan": Verb("plan", *PLAN, "--pass", "train", "--effort", "estimate", "--wisdom", "wisdom", loose=True, less=True,

@@ -93,7 +93,8 @@ static void print_usage(const command *command) {
     for (size_t i = 0; i < command->operand_count; i++) {
         const char *name = command->operands[i].name;
         const bool is_required = i + command->optional_count < command->operand_count;
-        const bool is_repeated = command->last_count != NULL && i + 1 == command->operand_count;
+        const bool says_so = strstr(name, "...") != NULL; /* CELL ... DATA */
+        const bool is_repeated = command->last_count != NULL && i + 1 == command->operand_count && !says_so;
         char *longer = text_of(is_required ? "%s %s" : "%s [%s]", line, name);
         free(line);
         line = is_repeated ? text_of("%s [%s ...]", longer, name) : text_of("%s", longer);
@@ -118,6 +119,9 @@ static void print_usage(const command *command) {
 void print_option_groups(const command *command) {
     for (size_t g = 0; g < group_count(command); g++) {
         const option_group group = group_at(command, g);
+        if (g < command->group_count && g + command->unlisted >= command->group_count) {
+            continue;
+        }
         if (group.count > 0) {
             printf("\n");
             print_title(group.title);
@@ -145,4 +149,8 @@ void print_help(const command *command) {
         print_row(command->operands[i].name, NULL, command->operands[i].help);
     }
     print_option_groups(command);
+    if (command->more != NULL) {
+        printf("\n");
+        print_wrapped(command->more, 0, 0);
+    }
 }

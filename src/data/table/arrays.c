@@ -129,8 +129,8 @@ static rcv_status add_tensor(rcvi_arrays *arrays, int file, const char *name, co
 }
 
 static rcv_status read_tensors(rcvi_arrays *arrays, int file, int64_t bytes) {
-    uint64_t header = 0;
-    RCVI_TRY(rcvi_read_at(file, arrays->path, 0, &header, sizeof header));
+    uint64_t header = UINT64_MAX;
+    if (bytes >= 8) RCVI_TRY(rcvi_read_at(file, arrays->path, 0, &header, sizeof header));
     if (header > RCVI_LIMIT_TENSOR_HEADER || (int64_t)header > bytes - 8)
         return rcvi_fail(RCV_FORMAT, "%s is not a safetensors file: its header is longer than the file", arrays->path);
     char *text = rcvi_new(arrays->context, (size_t)header + 1, 1);

@@ -25,6 +25,12 @@ static rcv_status fail_archive(const rcvi_arrays *arrays) {
     return rcvi_fail(RCV_FORMAT, "%s is a damaged .npz file: its list of arrays is not at its end", arrays->path);
 }
 
+/* Offsets and lengths are the file's: they may point anywhere. */
+static rcv_status read_part(const rcvi_arrays *arrays, int file, int64_t bytes, int64_t at, void *to, size_t length) {
+    if (at < 0 || at > bytes || (int64_t)length > bytes - at) return fail_archive(arrays);
+    return rcvi_read_at(file, arrays->path, at, to, length);
+}
+
 /* ---- the list of members ---- */
 
 /* Where the central directory begins, and how many members it has. */
@@ -43,7 +49,7 @@ static rcv_status find_directory(const rcvi_arrays *arrays, int file, int64_t by
         *begin = (int64_t)number_at(end + at + 16, 4);
         if ((*begin == 0xffffffff || *count == 0xffff) && at >= 20 && !memcmp(end + at - 20, "PK\6\7", 4)) {
             unsigned char wide[56];
-            status = rcvi_read_at(file, arrays->path, (int64_t)number_at(end + at - 12, 8), wide, sizeof wide);
+            status = read_part(arrays, file, bytes, (int64_t)number_at(end + at - 12, 8), wide, sizeof wide);
             if (!status && memcmp(wide, "PK\6\6", 4) != 0) status = fail_archive(arrays);
             *count = (int64_t)number_at(wide + 32, 8);
             *begin = (int64_t)number_at(wide + 48, 8);
@@ -71,17 +77,17 @@ static void read_wide_sizes(const unsigned char *extra, size_t length, member *m
 }
 
 /* Reads an entry of the directory at *at, and moves on to the next one. */
-static rcv_status read_entry(const rcvi_arrays *arrays, int file, int64_t *at, member *m) {
+static rcv_status read_entry(const rcvi_arrays *arrays, int file, int64_t bytes, int64_t *at, member *m) {
     unsigned char entry[46], extra[1024];
-    RCVI_TRY(rcvi_read_at(file, arrays->path, *at, entry, sizeof entry));
+    RCVI_TRY(read_part(arrays, file, bytes, *at, entry, sizeof entry));
     const size_t name = (size_t)number_at(entry + 28, 2), more = (size_t)number_at(entry + 30, 2);
     if (memcmp(entry, "PK\1\2", 4) != 0 || name >= sizeof m->name || more > sizeof extra) return fail_archive(arrays);
     *m = (member){.method = (unsigned)number_at(entry + 10, 2),
                   .packed = (int64_t)number_at(entry + 20, 4),
                   .bytes = (int64_t)number_at(entry + 24, 4),
                   .header = (int64_t)number_at(entry + 42, 4)};
-    RCVI_TRY(rcvi_read_at(file, arrays->path, *at + 46, m->name, name));
-    RCVI_TRY(rcvi_read_at(file, arrays->path, *at + 46 + (int64_t)name, extra, more));
+    RCVI_TRY(read_part(arrays, file, bytes, *at + 46, m->name, name));
+    RCVI_TRY(read_part(arrays, file, bytes, *at + 46 + (int64_t)name, extra, more));
     read_wide_sizes(extra, more, m);
     *at += 46 + (int64_t)(name + more + (size_t)number_at(entry + 32, 2));
     return RCV_OK;
@@ -201,8 +207,7 @@ static rcv_status add_member(rcvi_arrays *arrays, int file, int64_t bytes, const
                          RCVI_MOST_ARRAYS);
     *a = (rcvi_array){0};
     memcpy(a->name, m->name, length - ending);
-    if (m->header < 0 || m->header > bytes - 30) return fail_archive(arrays);
-    RCVI_TRY(rcvi_read_at(file, arrays->path, m->header, local, sizeof local));
+    RCVI_TRY(read_part(arrays, file, bytes, m->header, local, sizeof local));
     const int64_t at = m->header + 30 + (int64_t)number_at(local + 26, 2) + (int64_t)number_at(local + 28, 2);
     if (memcmp(local, "PK\3\4", 4) != 0 || m->packed < 0 || m->bytes < 0 || at > bytes || m->packed > bytes - at)
         return fail_archive(arrays);
@@ -224,7 +229,7 @@ rcv_status rcvi_npz_read(rcvi_arrays *arrays, int file, int64_t bytes) {
     RCVI_TRY(find_directory(arrays, file, bytes, &at, &count));
     for (int64_t i = 0; i < count; i++) {
         member m;
-        RCVI_TRY(read_entry(arrays, file, &at, &m));
+        RCVI_TRY(read_entry(arrays, file, bytes, &at, &m));
         RCVI_TRY(add_member(arrays, file, bytes, &m));
     }
     return RCV_OK;

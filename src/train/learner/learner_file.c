@@ -1,6 +1,6 @@
 /* A learner as a file: the network as every model file has it (recurve.format, recurve.cell, recurve.network), the learner's shape as JSON
- * in recurve.learner, what it knows of its data as JSON in recurve.data (learner_data.h), the vocabulary and the names of classes
- * (learner_names.c), and tensors embedding.weight, rnn.*, decoder.*. */
+ * in recurve.learner, what it knows of its data in recurve.data (learner_data.h), the vocabulary and the names of classes (learner_names.c), and tensors
+ * embedding.weight, rnn.*, decoder.*. */
 #include "base/json.h"
 #include "model/model.h"
 #include "model/tensors.h"

@@ -42,9 +42,11 @@ completes trai train
 completes -q --color never trai train
 completes --color "" "auto always never"
 completes --vers --version
+of_train=$("$RECURVE" train --help | grep -oE '^  (-[a-zA-Z], )?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+')
 for verb in $verbs; do
     long=$("$RECURVE" "$verb" --help | grep -oE '^  (-[a-zA-Z], )?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+')
     [ -n "$long" ] || complain "the help of $verb shows no options"
+    [ "$verb" = compare ] && long=$({ echo "$long"; echo "$of_train"; } | grep -vx -- --resume | sort -u) # whose help names the settings of train
     completes "$verb" -- "$(echo $long)"
 done
 completes train --learning- --learning-rate

@@ -1,6 +1,6 @@
-/* The sections that compare training runs: throughput over ranks, data against pipeline parallelism, loss over time. */
+/* The sections that compare runs of one model on several ranks: throughput over ranks, data against pipeline parallelism. */
 #include "report/line_plot.h"
-#include "report/training_sections.h"
+#include "report/training/sections.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,39 +37,43 @@ static model model_new(const run *runs, size_t count, size_t first, double loss)
 
 /* ---- scaling ---- */
 
-static int by_x(const void *left, const void *right) {
-    const plot_point *a = left, *b = right;
-    return (a->x > b->x) - (a->x < b->x);
+typedef struct {
+    double *ranks, *speeds; /* [count], ranks increase */
+    size_t count;
+} speed_series;
+
+/* Keeps the order, and the highest of several speeds with the same number of ranks. */
+static void add_speed(speed_series *series, double ranks, double speed) {
+    size_t at = 0;
+    while (at < series->count && series->ranks[at] < ranks) {
+        at++;
+    }
+    if (at < series->count && series->ranks[at] == ranks) {
+        series->speeds[at] = fmax(series->speeds[at], speed);
+        return;
+    }
+    for (size_t i = series->count; i > at; i--) {
+        series->ranks[i] = series->ranks[i - 1];
+        series->speeds[i] = series->speeds[i - 1];
+    }
+    series->ranks[at] = ranks;
+    series->speeds[at] = speed;
+    series->count++;
 }
 
-/* Keeps the highest of several points with the same number of ranks. */
-static void add_point(plot_point *points, size_t *count, plot_point point) {
-    size_t i = 0;
-    while (i < *count && points[i].x != point.x) {
-        i++;
-    }
-    if (i == *count) {
-        points[(*count)++] = point;
-    } else {
-        points[i].y = fmax(points[i].y, point.y);
-    }
-}
-
-/* The fastest run for each number of ranks, beginning with one rank; empty if no run has this arrangement. For free(). */
-static plot_point *series_of(const model *model, arrangement arrangement, size_t *count) {
-    plot_point *points = need(model->count + 1, sizeof *points);
-    *count = 0;
+/* The fastest run for each number of ranks, beginning with one rank; empty if no run has this arrangement. */
+static speed_series series_of(const model *model, arrangement arrangement) {
+    speed_series series = {need(model->count + 1, sizeof(double)), need(model->count + 1, sizeof(double)), 0};
     for (size_t i = 0; i < model->count; i++) {
         const run *run = model->runs[i];
         if (run_arrangement(run) == arrangement && isfinite(run->speed)) {
-            add_point(points, count, (plot_point){run_ranks(run), run->speed});
+            add_speed(&series, run_ranks(run), run->speed);
         }
     }
-    if (*count > 0 && model->one != NULL) {
-        add_point(points, count, (plot_point){1, model->one->speed});
+    if (series.count > 0 && model->one != NULL) {
+        add_speed(&series, 1, model->one->speed);
     }
-    qsort(points, *count, sizeof *points, by_x);
-    return points;
+    return series;
 }
 
 static double most_ranks(const model *model) {
@@ -80,29 +84,32 @@ static double most_ranks(const model *model) {
     return most;
 }
 
-/* The legend lists the lines from last to first. */
-static void put_lines_legend(FILE *out, const plot_line *lines, size_t count) {
-    const char *labels[ARRANGEMENTS];
-    int colours[ARRANGEMENTS];
-    for (size_t i = 0; i < count; i++) {
-        labels[count - 1 - i] = lines[i].label;
-        colours[count - 1 - i] = lines[i].colour;
-    }
-    put_legend(out, labels, colours, count);
-}
-
 static void draw_scaling(FILE *out, const model *model) {
     const double most = most_ranks(model), speed = model->one != NULL ? model->one->speed : NAN;
-    const plot_point ideal[] = {{1, speed}, {most, speed * most}};
-    plot_line lines[ARRANGEMENTS + 1] = {{"ideal", ideal, COUNT(ideal), NEUTRAL, .dashed = true}};
-    plot_point *points[ARRANGEMENTS];
-    const size_t first = model->one != NULL;
-    size_t count = first;
+    const double ideal_ranks[] = {1, most}, ideal_speeds[] = {speed, speed * most};
+    plot_line lines[ARRANGEMENTS + 1];
+    speed_series series[ARRANGEMENTS];
+    size_t count = 0;
+    if (model->one != NULL) {
+        lines[count++] = (plot_line){.label = "ideal",
+                                     .x = ideal_ranks,
+                                     .y = ideal_speeds,
+                                     .count = COUNT(ideal_ranks),
+                                     .colour = NEUTRAL,
+                                     .dash = 1,
+                                     .run = -1};
+    }
     for (int i = ARRANGEMENTS - 1; i >= 0; i--) { /* one rank is drawn last: it is the first point of every line */
-        size_t size;
-        points[i] = series_of(model, (arrangement)i, &size);
-        if (size > 0) {
-            lines[count++] = (plot_line){series_names[i], points[i], size, series_colours[i], .marks = true};
+        series[i] = series_of(model, (arrangement)i);
+        if (series[i].count > 0) {
+            lines[count++] = (plot_line){.label = series_names[i],
+                                         .x = series[i].ranks,
+                                         .y = series[i].speeds,
+                                         .count = series[i].count,
+                                         .colour = series_colours[i],
+                                         .marks = true,
+                                         .tips = true,
+                                         .run = -1};
         }
     }
     const plot_style style = {.title = "Throughput over the number of ranks",
@@ -110,10 +117,11 @@ static void draw_scaling(FILE *out, const model *model) {
                               .axis = "ranks",
                               .from_zero = true,
                               .whole = true};
-    put_lines_legend(out, lines + first, count - first);
+    put_line_legend(out, lines, count);
     draw_plot(out, lines, count, &style);
     for (size_t i = 0; i < ARRANGEMENTS; i++) {
-        free(points[i]);
+        free(series[i].ranks);
+        free(series[i].speeds);
     }
 }
 
@@ -127,12 +135,9 @@ static void put_scaling(FILE *out, const model *model, const char *id, const cha
         fprintf(out, ".</p>\n");
     }
     fprintf(out, "<p class=\"soft\">%s</p>\n",
-            model->count == 1    ? "There is one run of this kind."
-            : model->one != NULL ? "Dashed: ideal scaling, the throughput of one rank times the number of ranks."
-                                 : "There is no run with one rank, so no ideal and no speed-up are shown.");
-    if (model->count > 1) {
-        draw_scaling(out, model);
-    }
+            model->one != NULL ? "Dashed: ideal scaling, the throughput of one rank times the number of ranks."
+                               : "There is no run with one rank, so no ideal and no speed-up are shown.");
+    draw_scaling(out, model);
     fprintf(out, "</section>\n");
 }
 
@@ -149,7 +154,7 @@ static void put_seconds_to(FILE *out, double seconds) {
 }
 
 static void put_run(FILE *out, const model *model, const run *run, bool best) {
-    const training_log *log = &run->log;
+    const training_log *log = run->log;
     fprintf(out, "<tr%s><td>", best ? " class=\"best\"" : "");
     put_text(out, run->name);
     fprintf(out, "</td><td>%.0f</td><td>%.0f x %.0f</td><td>%.0f x %.0f</td><td>", run_ranks(run), run->replicas,
@@ -212,34 +217,6 @@ static void put_table(FILE *out, const model *model) {
     }
 }
 
-static void draw_losses(FILE *out, const model *model) {
-    plot_line *lines = need(model->count, sizeof *lines);
-    plot_point **points = need(model->count, sizeof *points);
-    const char **labels = need(model->count, sizeof *labels);
-    int *colours = need(model->count, sizeof *colours);
-    for (size_t i = 0; i < model->count; i++) {
-        const log_series *progress = &model->runs[i]->log.progress;
-        points[i] = need(progress->count + 1, sizeof **points);
-        for (size_t j = 0; j < progress->count; j++) {
-            points[i][j] = (plot_point){progress->points[j].seconds, progress->points[j].loss};
-        }
-        labels[i] = model->runs[i]->name;
-        colours[i] = (int)(i % COLOURS);
-        lines[i] = (plot_line){labels[i], points[i], progress->count, colours[i], .marks = progress->count == 1};
-    }
-    const plot_style style = {.title = "Loss over time", .unit = "mean loss", .axis = "seconds of training"};
-    fprintf(out, "<h3>Loss over time</h3>\n");
-    put_legend(out, labels, colours, model->count);
-    draw_plot(out, lines, model->count, &style);
-    for (size_t i = 0; i < model->count; i++) {
-        free(points[i]);
-    }
-    free(points);
-    free(lines);
-    free(labels);
-    free(colours);
-}
-
 static void put_arrangements(FILE *out, const model *model, const char *id) {
     put_section(
         out, id, "Data and pipeline parallelism",
@@ -247,14 +224,13 @@ static void put_arrangements(FILE *out, const model *model, const char *id) {
         "share of all ranks' time without compute; both are of the traced update. The last column is the time of "
         "training until the mean loss in the log is reached; the fastest run is bold.");
     put_table(out, model);
-    draw_losses(out, model);
     fprintf(out, "</section>\n");
 }
 
-void put_runs(FILE *out, const run *runs, size_t count, double loss) {
+void put_scaling_sections(FILE *out, const run *runs, size_t count, double loss) {
     size_t number = 0;
     for (size_t i = 0; i < count; i++) {
-        if (runs[i].model != i) {
+        if (runs[i].model != i || !runs_differ_in_ranks(runs, count, i)) {
             continue;
         }
         char scaling[64] = "scaling", arrangements[64] = "arrangements";

@@ -1,36 +1,42 @@
-/* The section about one update of several ranks: a row for each rank with its computation, and below that a strip with its exchange. */
-#include "report/training_sections.h"
+/* The section about one update of several ranks: a row for each rank with its computation, and below that a strip with its exchange. Places on the
+ * time axis are in percent: the rows have the width of the page, and texts keep their size. */
+#include "report/training/sections.h"
 
 #include <math.h>
 
-enum { WIDTH = 1000, LEFT = 132, RIGHT = 990, TOP = 8, LANE = 36, COMPUTE = 25, STRIP = 8, GAP = 8 };
+enum { NAME = 20, COMPUTE = 25, STRIP = 8, LANE = COMPUTE + STRIP + 3, GAP = 10, AXIS = 46 }; /* pixels */
+enum { PIXELS = 1000 }; /* the width that spans are bundled for */
 
 static const int colours[SPAN_KINDS] = {[SPAN_FORWARD] = 0, [SPAN_BACKWARD] = 1, [SPAN_OTHER] = 2, [SPAN_EXCHANGE] = 7};
 
-static double x_of(const trace *trace, double seconds) { return LEFT + (RIGHT - LEFT) * seconds / trace->seconds; }
-static int lane_y(size_t index) { return TOP + (int)index * (LANE + GAP); }
+static double percent(const trace *trace, double seconds) { return 100 * seconds / trace->seconds; }
+/* Of the row; the rank's name is above it. */
+static int lane_y(size_t index) { return NAME + (int)index * (NAME + LANE + GAP); }
 
 /* ---- lanes ---- */
 
 static void draw_axis(FILE *out, const trace *trace) {
-    const int bottom = lane_y(trace->count) - GAP;
+    const int bottom = lane_y(trace->count - 1) + LANE;
     const double span = trace->seconds * 1e3, step = nice_step(span, 10);
     char room[32];
-    for (double i = 0; i * step <= span; i++) {
-        const double x = x_of(trace, i * step * 1e-3);
-        fprintf(out, "<line class=\"grid\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>", x, TOP, x, bottom + 4);
-        fprintf(out, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", x, bottom + 20,
-                tick_number(i * step, room));
+    for (long i = 0; (double)i * step <= span * (1 + 1e-9); i++) {
+        const double x = percent(trace, (double)i * step * 1e-3);
+        fprintf(out, "<line class=\"grid\" x1=\"%.2f%%\" y1=\"%d\" x2=\"%.2f%%\" y2=\"%d\"/>", x, NAME, x, bottom + 4);
+        fprintf(out, "<text class=\"tick%s\" x=\"%.2f%%\" y=\"%d\" text-anchor=\"%s\">%s</text>\n",
+                i % 2 == 0 && x < 95 ? "" : " wide", x, bottom + 20,
+                i == 0   ? "start"
+                : x > 95 ? "end"
+                         : "middle",
+                tick_number((double)i * step, room));
     }
-    fprintf(out, "<text class=\"axis\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">time, ms</text>\n", (LEFT + RIGHT) / 2,
-            bottom + 42);
+    fprintf(out, "<text class=\"axis\" x=\"50%%\" y=\"%d\" text-anchor=\"middle\">time, ms</text>\n", bottom + 40);
 }
 
 static void draw_lane_name(FILE *out, const lane *lane, int y) {
-    fprintf(out, "<text class=\"name\" x=\"%d\" y=\"%d\" text-anchor=\"end\">rank %d</text>", LEFT - 10, y + 15,
-            lane->rank);
-    fprintf(out, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">replica %d, stage %d</text>\n", LEFT - 10,
-            y + 31, lane->replica, lane->stage);
+    fprintf(out,
+            "<text class=\"name\" x=\"0\" y=\"%d\">rank %d<tspan class=\"tick\" dx=\"10\">replica %d, stage "
+            "%d</tspan></text>\n",
+            y - 6, lane->rank, lane->replica, lane->stage);
 }
 
 /* Consecutive spans of one kind that are narrower than a pixel, drawn as one. */
@@ -44,22 +50,23 @@ static void draw_bundle(FILE *out, const trace *trace, const bundle *bundle, int
         return;
     }
     const span *span = &bundle->whole;
-    const double from = x_of(trace, span->begin), to = x_of(trace, span->end);
+    const double from = percent(trace, span->begin), to = percent(trace, span->end);
     const bool one = bundle->count == 1 && span->unit >= 0 && units;
-    fprintf(out, "<rect class=\"c%d\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\"><title>%s", colours[span->kind],
-            from, y, fmax(to - from - (to - from > 3 ? 0.5 : 0), 0.3), COMPUTE, span_names[span->kind]);
+    fprintf(out, "<rect class=\"c%d\" x=\"%.3f%%\" y=\"%d\" width=\"%.3f%%\" height=\"%d\"><title>%s",
+            colours[span->kind], from, y, fmax(to - from - (to - from > 0.3 ? 0.05 : 0), 0.03), COMPUTE,
+            span_names[span->kind]);
     if (one) {
         fprintf(out, " of unit %d", span->unit);
     }
     fprintf(out, ", %.4f to %.4f ms</title></rect>\n", span->begin * 1e3, span->end * 1e3);
-    if (one && to - from > 18) {
-        fprintf(out, "<text class=\"inside\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n", (from + to) / 2,
-                y + COMPUTE / 2 + 4, span->unit);
+    if (one && to - from > 2) {
+        fprintf(out, "<text class=\"inside%s\" x=\"%.2f%%\" y=\"%d\" text-anchor=\"middle\">%d</text>\n",
+                to - from > 6 ? "" : " wide", (from + to) / 2, y + COMPUTE / 2 + 4, span->unit);
     }
 }
 
 static void draw_compute(FILE *out, const trace *trace, const lane *lane, int y, bool units) {
-    const double point = trace->seconds / (RIGHT - LEFT);
+    const double point = trace->seconds / PIXELS;
     bundle bundle = {0};
     for (size_t i = 0; i < lane->count; i++) {
         const span *span = &lane->spans[i];
@@ -81,12 +88,13 @@ static void draw_compute(FILE *out, const trace *trace, const lane *lane, int y,
 static void draw_exchange(FILE *out, const trace *trace, const lane *lane, int y) {
     for (size_t i = 0; i < lane->exchange_count; i++) {
         const interval *part = &lane->exchanges[i];
-        const double from = x_of(trace, part->begin), to = x_of(trace, part->end);
-        fprintf(out,
-                "<rect class=\"c%d\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\"><title>exchange, %.4f to %.4f "
-                "ms</title></rect>\n",
-                colours[SPAN_EXCHANGE], from, y + LANE - STRIP, fmax(to - from, 0.3), STRIP, part->begin * 1e3,
-                part->end * 1e3);
+        const double from = percent(trace, part->begin), to = percent(trace, part->end);
+        fprintf(
+            out,
+            "<rect class=\"c%d\" x=\"%.3f%%\" y=\"%d\" width=\"%.3f%%\" height=\"%d\"><title>exchange, %.4f to %.4f "
+            "ms</title></rect>\n",
+            colours[SPAN_EXCHANGE], from, y + LANE - STRIP, fmax(to - from, 0.03), STRIP, part->begin * 1e3,
+            part->end * 1e3);
     }
 }
 
@@ -104,10 +112,10 @@ static bool has_units(const trace *trace) {
 
 static void draw_lanes(FILE *out, const trace *trace) {
     const bool units = has_units(trace);
-    begin_svg(out, WIDTH, lane_y(trace->count) - GAP + 50, "Timeline of one update");
+    fprintf(out, "<svg class=\"rows\" style=\"height:%dpx\" role=\"img\" aria-label=\"Timeline of one update\">\n",
+            lane_y(trace->count - 1) + LANE + AXIS);
     for (size_t i = 0; i < trace->count; i++) {
-        fprintf(out, "<rect class=\"lane\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>", LEFT, lane_y(i),
-                RIGHT - LEFT, LANE);
+        fprintf(out, "<rect class=\"lane\" x=\"0\" y=\"%d\" width=\"100%%\" height=\"%d\"/>", lane_y(i), LANE);
         draw_lane_name(out, &trace->lanes[i], lane_y(i));
     }
     draw_axis(out, trace);
@@ -115,7 +123,7 @@ static void draw_lanes(FILE *out, const trace *trace) {
         draw_compute(out, trace, &trace->lanes[i], lane_y(i), units);
         draw_exchange(out, trace, &trace->lanes[i], lane_y(i));
     }
-    fprintf(out, "</svg></div>\n");
+    fprintf(out, "</svg>\n");
 }
 
 /* ---- numbers ---- */

@@ -1,7 +1,7 @@
 /* The traces of ranks: reading them, and the times that follow from them. */
-#include "report/update_trace.h"
+#include "report/training/update_trace.h"
 
-#include "report/training_log.h"
+#include "report/training/training_log.h"
 #include "tool.h"
 
 #include <math.h>

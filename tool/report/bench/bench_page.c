@@ -259,7 +259,7 @@ static void put_timeline(FILE *out, const results *results) {
 }
 
 static void put_frame(FILE *out, const bench *bench, const results *results) {
-    begin_page(out, "recurve bench", results->title);
+    begin_page(out, "recurve bench", results->title, NULL);
     if (results->machine.device != NULL) {
         put_text(out, results->machine.device);
     } else {
