@@ -84,4 +84,22 @@ if [ -x "$programs/cplusplus" ]; then
 else
     echo "embedding: no C++ compiler, so cplusplus.cpp is not tested"
 fi
+
+# ---- docs/EMBEDDING.md: its blocks in C compile, between declarations of what they use ----
+{
+    cat <<'C'
+#include <recurve.h>
+static bool print_progress(void *user, const rcv_progress *progress) { return user != progress; }
+void blocks(rcv_context *context, rcv_net *net, float *parameters, float *x, float *y, float *dy, float *gradient);
+void blocks(rcv_context *context, rcv_net *net, float *parameters, float *x, float *y, float *dy, float *gradient) {
+    rcv_plan *plan;
+    rcv_run *run;
+    rcv_settings *settings;
+    rcv_trainer *trainer;
+C
+    awk 'inside && /^```$/ { inside = 0 } inside { print } $0 == "```c" { inside = 1 }' "$SOURCE_DIR/docs/EMBEDDING.md"
+    echo '}'
+} >blocks.c
+[ "$(grep -c rcv_ blocks.c)" -gt 15 ] || complain "docs/EMBEDDING.md has hardly any C"
+$CC -std=c11 -Wall -Wextra -Werror -fsyntax-only -I "$SOURCE_DIR/include" blocks.c || complain "the blocks of docs/EMBEDDING.md do not compile"
 [ $failures = 0 ]

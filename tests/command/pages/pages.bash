@@ -5,7 +5,7 @@
 #   run_commands NAME <commands  runs commands of another origin in the same way
 #   fence LANGUAGE PAGE          prints the first block of that language
 # What is not as a reader has it:
-#   recurve   --seconds and --tokens are small; under sanitizers --epochs, too, and plans are estimated. --device cuda is left out where there is no GPU;
+#   recurve   --seconds and --tokens are small, under sanitizers --epochs, too; train and compare estimate plans; --device cuda is left out where there is no GPU;
 #             plan and bench estimate, and their networks are small unless --hidden is given;
 #             `doctor` may report something that is missing (exit status 1)
 #   make      make -n in the checkout: the target and its variables are there, nothing is built
@@ -44,7 +44,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 case ${arguments[0]:-} in
-    train | compare) [ -z "$PAGES_SLOW" ] || arguments+=(--effort estimate) ;;
+    train | compare) case " ${arguments[*]} " in *" --effort "*) ;; *) arguments+=(--effort estimate) ;; esac ;;
     plan | bench) case " ${arguments[*]} " in *" --parallel "*) ;; *" --hidden "*) arguments+=(--effort estimate) ;; *) arguments+=(--effort estimate --hidden 16 --batch 4) ;; esac ;;
     doctor) "$RECURVE" "${arguments[@]}" || [ $? = 1 ]; exit ;;
 esac
