@@ -15,7 +15,7 @@ COUNT   ?= 100
 CUDA    ?= AUTO
 SAMPLE  ?= 0
 
-.PHONY: build help demo check check-cuda check-thread campaign campaign-cuda faults kills lint format install bench fuzz wheel clean
+.PHONY: build help demo check check-cuda check-thread campaign campaign-cuda faults kills lint format install bench fuzz wheel docs clean
 
 build: deps-build
 	@cmake -G Ninja -S . -B $(RELEASE) -DCMAKE_BUILD_TYPE=Release -DRCV_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log \
@@ -38,6 +38,7 @@ help:
 	@echo "make fuzz        mutate every format that is read, under the sanitizers (RUNS=100000 MINUTES= SEED=1 ONLY=\"cell log\")"
 	@echo "make install     install under PREFIX (now $(PREFIX)), below DESTDIR if set"
 	@echo "make wheel       the Python package as a wheel, in build/wheel (CUDA=OFF: without CUDA)"
+	@echo "make docs        a site of the pages that can be searched, in build/site (by mkdocs)"
 	@echo "make clean       remove build/"
 
 demo: build
@@ -82,6 +83,9 @@ fuzz: deps-check
 
 wheel: deps-build
 	@bash scripts/wheel.sh $(CUDA) $(JOBS)
+
+docs:
+	@python3 scripts/site.py
 
 clean:
 	@rm -rf build
