@@ -753,18 +753,29 @@ typedef struct rcv_vocabulary rcv_vocabulary;
 
 /* Thread-safe, all functions with vocabularies. Returned pointers are valid as long as the vocabulary. */
 RCV_API rcv_status rcv_vocabulary_bytes(rcv_context *context, rcv_vocabulary **vocabulary);
-/* One word per line; `name` is used in messages. Copied. */
+/* A list of words, one per line; a list of characters as rcv_vocabulary_print gives it; or a tokenizer.json. The text
+ * decides the level. `name` is used in messages. Copied. */
 RCV_API rcv_status rcv_vocabulary_parse(rcv_context *context, const char *text, size_t length, const char *name,
                                         rcv_vocabulary **vocabulary);
 RCV_API rcv_status rcv_vocabulary_load(rcv_context *context, const char *path, rcv_vocabulary **vocabulary);
 RCV_API void rcv_vocabulary_free(rcv_vocabulary *vocabulary); /* NULL does nothing */
 RCV_API rcv_level rcv_vocabulary_level(const rcv_vocabulary *vocabulary);
 RCV_API int64_t rcv_vocabulary_size(const rcv_vocabulary *vocabulary);
-/* The bytes of a token, which need not end in NUL; NULL past the end. */
+/* The bytes of a token, which need not end in NUL; of a piece its name in the tokenizer.json. NULL past the end. */
 RCV_API const char *rcv_vocabulary_token(const rcv_vocabulary *vocabulary, int64_t token, size_t *length);
 RCV_API int64_t rcv_vocabulary_find(const rcv_vocabulary *vocabulary, const char *word, size_t length); /* -1: absent */
-/* One word per line. Free with rcv_text_free. */
+/* As a text that rcv_vocabulary_parse reads: one word per line; one character per line, escaped, below the line "recurve
+ * characters"; or the tokenizer.json. Not of bytes. Free with rcv_text_free. */
 RCV_API rcv_status rcv_vocabulary_print(const rcv_vocabulary *vocabulary, char **text);
+/* The tokens of a text as training reads them in a stream; at word level every newline is <eos>, and the text's end is
+ * none. *count is their number; at most `room` of them are written to `tokens`. RCV_FORMAT where the text has something
+ * for which there is no token, not even an unknown one. */
+RCV_API rcv_status rcv_vocabulary_encode(const rcv_vocabulary *vocabulary, const char *text, size_t length,
+                                         int64_t *tokens, size_t room, size_t *count);
+/* What a token adds to a text whose last token is `before` (-1: the text begins): a space before a word, say. It need not
+ * be whole characters: pieces may be bytes. *length is its size in bytes; at most `room` of them are written. */
+RCV_API rcv_status rcv_vocabulary_decode(const rcv_vocabulary *vocabulary, int64_t before, int64_t token, char *text,
+                                         size_t room, size_t *length);
 
 /* A tokenised file. The tokens are cached in TEXT.recurve-tokens, or in $XDG_CACHE_HOME/recurve (~/.cache/recurve). A
  * cache is used while the text and the options are the same, if no other user can have written it. A file that changes
@@ -967,9 +978,10 @@ typedef struct {
     bool without_test;                /* the test data is opened later, by a call that has it alone */
 } rcv_training_files;
 
-/* Opens files as the settings of group data say. kind, level and format that are `auto` or were not given are recognised
- * and set in `settings`. data[part] is NULL where there is none; free each with rcv_data_free. *sentence says what was recognised
- * and how to change it, NULL where nothing was; free with rcv_text_free; may be NULL. */
+/* Opens files as the settings of group data say. A kind that is `auto` is recognised and set in `settings`, as is the
+ * level of a vocabulary that they name, unless a level was given. data[part] is NULL where there is none; free each with
+ * rcv_data_free. *sentence says what was recognised and how to change it, NULL where nothing was; free with
+ * rcv_text_free; may be NULL. */
 RCV_API rcv_status rcv_training_data_open(rcv_context *context, rcv_settings *settings, const rcv_training_files *files,
                                           rcv_data *data[RCV_DATA_PARTS], char **sentence);
 
@@ -1068,9 +1080,10 @@ typedef struct {
     const int64_t *tokens;  /* [steps, batch] where inputs are tokens, otherwise NULL */
     const int64_t *lengths; /* [batch], each in 1..steps; NULL: all have `steps` */
     rcv_output output;
-    bool last;                 /* of a model of tokens: the last step of each sequence only */
-    void *out;                 /* [batch, rcv_learner_outputs()]; of a model of tokens without `last`: [steps, batch,
-                      * rcv_learner_outputs()], zero past a sequence's length. In the learner's type (rcv_learner_dtype) */
+    bool last;                 /* of a model that predicts steps: the last step of each sequence only */
+    void *out;                 /* [batch, rcv_learner_outputs()]; where rcv_learner_predicts_steps, without `last`: [steps,
+                      * batch, rcv_learner_outputs()], zero past a sequence's length. In the learner's type
+                      * (rcv_learner_dtype) */
     int64_t threads;           /* 0: the context's number */
     bool (*go_on)(void *user); /* NULL, or called after every batch; false stops */
     void *user;                /* of go_on; may be NULL */

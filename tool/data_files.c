@@ -76,8 +76,8 @@ static int choice_of(const rcv_settings *settings, const char *name, const char 
 }
 
 static rcv_data_options options_of(const data_files *files, int part, const rcv_settings *settings) {
-    static const char *const levels[] = {"word", "byte", NULL}, *const kinds[] = {"stream", "lines", "classes",
-                                                                                  "values", NULL};
+    static const char *const levels[] = {"word", "byte", "character", "piece", NULL};
+    static const char *const kinds[] = {"stream", "lines", "classes", "values", NULL};
     const char *cache = rcv_settings_get(settings, "cache");
     return RCV_INIT(rcv_data_options, .level = (rcv_level)choice_of(settings, "level", levels),
                     .kind = (rcv_data_kind)choice_of(settings, "kind", kinds),
@@ -107,6 +107,9 @@ rcv_status data_files_open(data_files *files, rcv_context *context, const rcv_se
     options.vocabulary = vocabulary != NULL ? vocabulary : given;
     if (options.vocabulary != NULL && rcv_vocabulary_level(options.vocabulary) == RCV_LEVEL_BYTE) {
         options.vocabulary = NULL;
+    }
+    if (options.vocabulary != NULL && !rcv_settings_given(settings, "level")) {
+        options.level = rcv_vocabulary_level(options.vocabulary);
     }
     if (status == RCV_OK) {
         announce(files->paths[PART_TRAIN]);

@@ -7,18 +7,26 @@
 typedef struct {
     rcv_context *context;
     char **features; /* [feature_count] names of the input; none where a file has no names (arrays, numbers, texts) */
-    size_t feature_count;
+    size_t feature_count, feature_capacity;
     char **targets; /* [target_count] */
-    size_t target_count;
+    size_t target_count, target_capacity;
     char *sequence, *time; /* NULL: there is no such column */
     bool is_text;          /* the one feature is a text */
-    bool is_wide;          /* every row is a sequence, and its features are time steps of one feature */
+    bool
+        is_wide; /* every row is a sequence, and its features are time steps of one feature; `sequence` then names it */
+    int64_t inputs, outputs; /* features and values of a time step; 0: as the file has them */
     int64_t horizon, piece;
     rcv_missing missing;
 } rcvi_schema;
 
 void rcvi_schema_init(rcvi_schema *schema, rcv_context *context);
 void rcvi_schema_free(rcvi_schema *schema);
+/* Splits NAME,NAME and adds the names. RCV_INVALID where one is empty or given twice; `option` is for the message. */
+rcv_status rcvi_schema_add_names(rcvi_schema *schema, const char *list, const char *option, bool is_target);
+rcv_status rcvi_schema_add(rcvi_schema *schema, const char *name, size_t length, bool is_target);
+/* NAME,NAME; with rcvi_free. */
+rcv_status rcvi_schema_names(const rcvi_schema *schema, bool targets, char **list);
+uint64_t rcvi_schema_hash(const rcvi_schema *schema);
 rcv_status rcvi_schema_copy(const rcvi_schema *from, rcvi_schema *to);
 /* As a JSON object; with rcvi_free. */
 rcv_status rcvi_schema_print(const rcvi_schema *schema, char **json);

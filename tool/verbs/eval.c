@@ -52,7 +52,7 @@ static rcv_status open_data(rcv_context *context, const rcv_learner *learner, co
     const rcv_data_options options = RCV_INIT(
         rcv_data_options, .level = vocabulary != NULL ? rcv_vocabulary_level(vocabulary) : RCV_LEVEL_BYTE,
         .kind = rcv_learner_kind(learner),
-        .vocabulary = vocabulary != NULL && rcv_vocabulary_level(vocabulary) == RCV_LEVEL_WORD ? vocabulary : NULL,
+        .vocabulary = vocabulary != NULL && rcv_vocabulary_level(vocabulary) != RCV_LEVEL_BYTE ? vocabulary : NULL,
         .classes = classes, .class_count = class_count);
     const rcv_status status = rcv_data_open(context, part != NULL ? part : path, &options, data);
     free(part);

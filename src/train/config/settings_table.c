@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const levels[] = {"word", "byte", "character", "piece", NULL}; /* as rcv_level */
+static const char *const levels[] = {"word", "byte", "character", "piece", NULL};       /* as rcv_level */
 static const char *const kinds[] = {"stream",       "lines",       "classes", "values", /* as rcv_data_kind */
                                     "step-classes", "step-values", "auto",    NULL};
 static const char *const formats[] = {"auto",    "text", "csv", "tsv",         "jsonl", /* as rcv_file_format */
@@ -40,9 +40,9 @@ static const rcv_setting table[] = {
     {"valid", "data", TEXT, "", 0, 0, NULL, "FILE|P%", "data for validation, a part of DATA such as 10%, or none"},
     {"test", "data", TEXT, "", 0, 0, NULL, "FILE|P%", "the same for a test at the end"},
     {"split-by", "data", CHOICE, "auto", 0, 0, parts, "HOW", "parts of DATA: sequence, time (the last part), or auto"},
-    {"format", "data", CHOICE, "auto", 0, 0, formats, "FORMAT", "text, csv, tsv, jsonl, numbers, npy, npz, safetensors or auto"},
+    {"format", "data", CHOICE, "auto", 0, 0, formats, "FORMAT", "of DATA: text, csv, tsv, jsonl, npz, ..., or auto"},
     {"level", "data", CHOICE, "byte", 0, 0, levels, "LEVEL", "tokens of a text: word, byte, character or piece"},
-    {"kind", "data", CHOICE, "auto", 0, 0, kinds, "KIND", "stream, lines, classes, values, step-classes, step-values or auto"},
+    {"kind", "data", CHOICE, "auto", 0, 0, kinds, "KIND", "what is predicted: stream, lines, classes, values, ..., auto"},
     {"features", "data", TEXT, "", 0, 0, NULL, "NAME,...", "columns of the input; else all other numbers"},
     {"target", "data", TEXT, "", 0, 0, NULL, "NAME,...", "columns that are predicted; else as the names suggest"},
     {"sequence", "data", TEXT, "", 0, 0, NULL, "NAME", "column whose value all rows of a sequence have"},

@@ -115,7 +115,8 @@ rcv_status rcv_learner_evaluate(rcv_learner *l, const rcv_data *data, const rcv_
                                            .batch = options->batch ? options->batch : 1,
                                            .steps = WINDOW,
                                            .bounds = &longest,
-                                           .bound_count = 1};
+                                           .bound_count = 1,
+                                           .scaling = l->scaling};
     rcvi_batcher *batcher = NULL;
     RCVI_TRY(rcvi_batcher_new(data, &batching, &batcher));
     rcv_status status = evaluate(l, options, batcher, &found);

@@ -6,6 +6,7 @@
 #include "train/inference/output.h"
 #include "train/step/work.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -25,6 +26,7 @@ typedef struct {
     int64_t logit_rows;  /* rows of logits in memory at once */
     int32_t *ids;        /* [rows] on the host: tokens; or, at last steps, rows of y */
     float *x;            /* [rows, features] on the host; NULL: inputs are tokens */
+    float *before;       /* [batch, features]: raw features of the step before the window; NaN: there is none */
     int64_t *lengths;    /* [batch] of a group */
     void *device_ids;    /* [batch] */
     void *features;      /* [batch, width] of last steps */
@@ -44,7 +46,7 @@ typedef struct {
     bool fresh;   /* no window was read before it in this call */
 } group;
 
-static bool is_stepwise(const rcv_learner *l, const rcv_prediction *d) { return rcvi_predicts_next(l) && !d->last; }
+static bool is_stepwise(const rcv_learner *l, const rcv_prediction *d) { return rcvi_predicts_steps(l) && !d->last; }
 static bool is_bidirectional(const rcv_learner *l) { return rcv_net_get_options(l->net)->bidirectional; }
 
 /* ---- plans and memory ---- */
@@ -55,7 +57,7 @@ static void free_predictor(void *memory) {
     rcvi_work_free(p->work);
     void *const arrays[] = {p->device_ids, p->features, p->device_logits};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) rcvi_device_free(l, arrays[i]);
-    void *const blocks[] = {p->ids, p->x, p->lengths, p->logits, p};
+    void *const blocks[] = {p->ids, p->x, p->before, p->lengths, p->logits, p};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) rcvi_free(l->context, blocks[i]);
 }
 
@@ -69,9 +71,10 @@ static rcv_status fill_predictor(predictor *p) {
     if (p->logit_rows > p->rows) p->logit_rows = p->rows;
     p->ids = rcvi_new(l->context, rows, sizeof *p->ids);
     if (!l->shape.tokens) p->x = rcvi_new(l->context, rows * (size_t)l->shape.features, sizeof *p->x);
+    p->before = rcvi_new(l->context, (size_t)(p->batch * l->shape.features), sizeof *p->before);
     p->lengths = rcvi_new(l->context, (size_t)p->batch, sizeof *p->lengths);
     p->logits = rcvi_new(l->context, (size_t)(p->logit_rows * l->shape.outputs), real);
-    if (!p->ids || (!l->shape.tokens && !p->x) || !p->lengths || !p->logits) return RCV_NO_MEMORY;
+    if (!p->ids || (!l->shape.tokens && !p->x) || !p->before || !p->lengths || !p->logits) return RCV_NO_MEMORY;
     RCVI_TRY(rcvi_device_new(l, p->batch, sizeof *p->ids, &p->device_ids));
     RCVI_TRY(rcvi_device_new(l, p->batch * l->width, real, &p->features));
     return rcvi_device_new(l, p->logit_rows * l->shape.outputs, real, &p->device_logits);
@@ -135,6 +138,13 @@ static int64_t length_of(const rcv_prediction *d, int64_t sequence) {
     return d->lengths ? d->lengths[sequence] : d->steps;
 }
 
+/* A time step of sequence `b` of the group. */
+static void put_numbers(predictor *p, int64_t b, const float *from, float *to) {
+    const int64_t features = p->learner->shape.features;
+    memcpy(to, from, (size_t)features * sizeof *to);
+    rcvi_scaling_apply(p->learner->scaling, to, 1, p->before + b * features);
+}
+
 /* Zeros where there is no sequence, or where it has ended. */
 static void put_inputs(predictor *p, const group *g) {
     const rcv_prediction *d = g->data;
@@ -146,7 +156,7 @@ static void put_inputs(predictor *p, const group *g) {
         for (int64_t t = 0; t < g->steps && t < left; t++) {
             int64_t from = (g->time + t) * d->batch + g->first + b, to = t * g->batch + b;
             if (p->x)
-                memcpy(p->x + (size_t)to * features, d->x + (size_t)from * features, features * sizeof *p->x);
+                put_numbers(p, b, d->x + (size_t)from * features, p->x + (size_t)to * features);
             else
                 p->ids[to] = (int32_t)d->tokens[from];
         }
@@ -224,6 +234,7 @@ static rcv_status write_last(predictor *p, const group *g) {
 static rcv_status predict_group(predictor *p, group *g) {
     const rcv_prediction *d = g->data;
     g->longest = 0;
+    for (int64_t i = 0; i < g->batch * p->learner->shape.features; i++) p->before[i] = NAN;
     for (int64_t b = 0; b < g->batch; b++) {
         p->lengths[b] = b < g->count ? length_of(d, g->first + b) : 1;
         if (b < g->count && p->lengths[b] > g->longest) g->longest = p->lengths[b];
@@ -277,6 +288,11 @@ static rcv_status check_inputs(const rcv_learner *l, const rcv_prediction *d) {
         return rcvi_fail(RCV_INVALID, "the sequences have %lld features a time step, the model reads %lld",
                          (long long)d->features, (long long)l->shape.features);
     RCVI_TRY(check_lengths(d));
+    for (int64_t t = 0; l->shape.features && t < d->steps; t++) {
+        for (int64_t b = 0; b < d->batch; b++)
+            if (t < length_of(d, b))
+                RCVI_TRY(rcvi_check_numbers(l, d->x + (t * d->batch + b) * l->shape.features, t, b));
+    }
     for (int64_t t = 0; l->shape.tokens && t < d->steps; t++) {
         for (int64_t b = 0; b < d->batch; b++)
             if (t < length_of(d, b)) RCVI_TRY(rcvi_check_token(l, d->tokens[t * d->batch + b], t, b));

@@ -5,6 +5,7 @@
 #define RCVI_LEARNER_H
 
 #include "data/data.h"
+#include "data/scaling.h"
 #include "device/device.h"
 #include "device/learn.h"
 
@@ -13,7 +14,8 @@
 enum { RCVI_ALIGNED_ELEMENTS = 64 };
 
 typedef struct {
-    rcv_data_kind kind;       /* what is predicted: the next token (stream, lines), a class, values */
+    rcv_data_kind
+        kind; /* what is predicted: the next token (stream, lines), a class or values, once or at every step */
     int64_t tokens, features; /* one of them is 0: inputs are tokens, which the embedding maps, or numbers */
     int64_t embedding;        /* features of the network's input */
     int64_t outputs;          /* classes or values */
@@ -44,6 +46,9 @@ struct rcv_learner {
     int64_t first_element, end_element;
     /* The device's: embedding [tokens, embedding], the network's, weight [outputs, width], bias [outputs]. */
     void *parameters;
+    rcvi_scaling *scaling; /* of features and values; NULL: they are read as the data has them */
+    float *class_weights;  /* [outputs] weights of classes in the loss, on the host; NULL: all are 1 */
+    void *device_weights;  /* the same in the device's memory, as reals */
     /* Plans and memory that rcv_learner_predict keeps for its next call (inference/predict.c); NULL before the first. */
     void *predictor;
     void (*free_predictor)(void *predictor);
@@ -60,10 +65,8 @@ typedef struct {
 size_t rcvi_learner_tensor_count(const rcv_learner *learner);
 void rcvi_learner_tensor_at(const rcv_learner *learner, size_t index, rcvi_tensor_place *place);
 
-/* The learner predicts the next token at every step; else a class or values of the whole sequence, at its last step. */
-static inline bool rcvi_predicts_next(const rcv_learner *l) {
-    return l->shape.kind == RCV_DATA_STREAM || l->shape.kind == RCV_DATA_LINES;
-}
+/* The learner has an output at every step: the next token, a class or values; else one for the whole sequence, at its last step. */
+static inline bool rcvi_predicts_steps(const rcv_learner *l) { return rcvi_kind_has_steps(l->shape.kind); }
 static inline size_t rcvi_real_bytes(const rcv_learner *l) { return l->real == RCV_FLOAT64 ? 8 : 4; }
 /* Address of an element of an array. */
 static inline void *rcvi_element_at(const rcv_learner *l, const void *array, int64_t element) {
@@ -116,6 +119,8 @@ rcv_status rcvi_device_write(const rcv_learner *learner, void *to, const void *f
 rcv_status rcvi_device_read(const rcv_learner *learner, void *to, const void *from, size_t bytes);
 
 /* ---- files ---- */
+
+const char *rcvi_kind_name(rcv_data_kind kind); /* as in files and settings */
 
 /* Adds the description of the model, without its parameters. */
 rcv_status rcvi_learner_describe(const rcv_learner *learner, rcv_tensors *tensors);

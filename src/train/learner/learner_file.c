@@ -1,9 +1,10 @@
 /* A learner as a file: the network as every model file has it (recurve.format, recurve.cell, recurve.network), the learner's shape as JSON
- * in recurve.learner, vocabulary and class names as bytes, one per line, and tensors embedding.weight, rnn.*, decoder.*. */
+ * in recurve.learner, what it knows of its data as JSON in recurve.data (learner_data.h), vocabulary and class names as bytes, one per line, and tensors embedding.weight, rnn.*, decoder.*. */
 #include "base/json.h"
 #include "model/model.h"
 #include "model/tensors.h"
 #include "train/learner/learner.h"
+#include "train/learner/learner_data.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +14,10 @@
 #define CLASSES "classes"
 enum { NAME_BYTES = 192 };
 
-static const char *const kinds[] = {"stream", "lines", "classes", "values", NULL}; /* as rcv_data_kind */
+static const char *const kinds[] = {"stream",       "lines",       "classes", "values", /* as rcv_data_kind */
+                                    "step-classes", "step-values", NULL};
+
+const char *rcvi_kind_name(rcv_data_kind kind) { return kinds[kind]; }
 
 /* ---- writing ---- */
 
@@ -70,6 +74,7 @@ static rcv_status add_shape(const rcv_learner *l, rcv_tensors *tensors) {
 rcv_status rcvi_learner_describe(const rcv_learner *l, rcv_tensors *tensors) {
     RCVI_TRY(rcvi_network_to_tensors(l->net, tensors));
     RCVI_TRY(add_shape(l, tensors));
+    RCVI_TRY(rcvi_learner_data_to_tensors(l, tensors));
     return add_vocabulary(l, tensors);
 }
 
@@ -279,6 +284,7 @@ rcv_status rcvi_learner_from_tensors(rcv_context *context, const rcv_tensors *te
     void *host = NULL;
     status = check_array(l, "", tensors, file);
     if (!status) status = read_names(l, tensors, file);
+    if (!status) status = rcvi_learner_data_from_tensors(l, tensors, file);
     if (!status) status = rcvi_array_from_tensors(l, prefix, tensors, file, &host);
     if (!status) status = rcvi_learner_allocate(l);
     if (!status) status = rcvi_device_write(l, l->parameters, host, (size_t)l->elements * rcvi_real_bytes(l));

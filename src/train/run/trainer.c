@@ -1,6 +1,7 @@
 /* A training run as an object: making and freeing it. */
 #include "train/run/trainer.h"
 
+#include "train/learner/learner_data.h"
 #include "train/run/agreement.h"
 #include "train/run/buckets.h"
 #include "train/run/files/identity.h"
@@ -22,7 +23,8 @@ static rcv_status make_batcher(rcv_trainer *t, const rcv_data *data, bool traini
                               .tokens = rcvi_settings_integer(s, "tokens"),
                               .bounds = lengths,
                               .shuffle = training && rcvi_settings_flag(s, "shuffle"),
-                              .seed = (uint64_t)rcvi_settings_integer(s, "seed")};
+                              .seed = (uint64_t)rcvi_settings_integer(s, "seed"),
+                              .scaling = t->learner->scaling};
     if (columns) {
         o.tokens = 0;
     } else {
@@ -65,7 +67,7 @@ static double first_loss_scale(const rcv_settings *s, rcv_dtype dtype) {
 }
 
 static rcvi_loss_form loss_form(const rcv_learner *l) {
-    if (l->shape.kind > RCV_DATA_LINES) return RCVI_LOSS_ALONE;
+    if (!rcvi_kind_is_text(l->shape.kind)) return RCVI_LOSS_ALONE;
     bool bytes = l->vocabulary && rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_BYTE;
     return bytes ? RCVI_LOSS_AND_BITS_PER_BYTE : RCVI_LOSS_AND_PERPLEXITY;
 }
@@ -87,6 +89,7 @@ static rcv_status describe_run(rcv_trainer *t) {
     if (!is_limited(t->settings)) RCVI_TRY(rcv_settings_set(t->settings, "epochs", "1"));
     rcvi_train_options_read(&t->options, t->settings);
     RCVI_TRY(rcvi_learner_make(t->context, t->settings, t->train, &t->learner));
+    RCVI_TRY(rcvi_learner_measure(t->learner, t->settings, t->train));
     if (t->valid) RCVI_TRY(rcvi_learner_fits(t->learner, t->valid));
     t->optimiser = rcvi_optimiser_of(t->settings);
     t->log = (rcvi_run_log){.context = t->context, .form = loss_form(t->learner)};

@@ -271,14 +271,12 @@ static void test_classes(void **unused) {
 
 static void test_files(void **unused) {
     (void)unused;
-    static const char *const kinds[] = {"kind=stream", "kind=lines", "kind=classes", "kind=values"};
-    const char *const texts[] = {train_fixture_verse, train_fixture_verse, train_fixture_examples,
-                                 train_fixture_values};
-    for (rcv_data_kind kind = RCV_DATA_STREAM; kind <= RCV_DATA_VALUES; kind++) {
+    for (rcv_data_kind kind = RCV_DATA_STREAM; kind <= RCV_DATA_STEP_VALUES; kind++) {
         train_fixture s;
         train_fixture_open(&s);
-        const rcv_data *data = train_fixture_data(&s, "train", kind, texts[kind], NULL);
-        rcv_trainer *t = train_fixture_trainer(&s, kinds[kind], "batch=2 length=5 layers=2 steps=2", data, NULL);
+        const rcv_data *data = train_fixture_data(&s, "train", kind, train_fixture_text(kind), NULL);
+        rcv_trainer *t =
+            train_fixture_trainer(&s, train_fixture_kind(kind), "batch=2 length=5 layers=2 steps=2", data, NULL);
         check_ok(rcv_trainer_run(t, NULL));
         rcv_learner *l = t->learner, *loaded;
         check_ok(rcv_learner_save(l, path_in("model")));
@@ -288,7 +286,7 @@ static void test_files(void **unused) {
         assert_memory_equal(loaded->parameters, l->parameters, (size_t)l->elements * sizeof(float));
         size_t count, same;
         const char *const *names = rcv_learner_classes(loaded, &count), *const *own = rcv_learner_classes(l, &same);
-        assert_true(count == same && (names != NULL) == (kind == RCV_DATA_CLASSES));
+        assert_true(count == same && (names != NULL) == rcvi_kind_has_classes(kind));
         for (size_t i = 0; i < count; i++) assert_string_equal(names[i], own[i]);
         rcv_evaluation a = RCV_INIT(rcv_evaluation), b = RCV_INIT(rcv_evaluation);
         check_ok(rcv_learner_evaluate(l, data, NULL, &a));
