@@ -41,15 +41,17 @@ for file in files:
         for line in map(json.loads, open(file)):
             events.add(line["event"])
             need("event", line.pop("event"), file)
-            for key in line:
+            for key in [*line, *line.get("metrics", {})]:
                 need("key", key, file)
         continue
     with open(file, "rb") as data:
         header = json.loads(data.read(struct.unpack("<Q", data.read(8))[0]))
     for key in header["__metadata__"]:
         need("metadata", key, file)
-    for key in json.loads(header["__metadata__"].get("recurve.learner", "{}")):
-        need("key of recurve.learner", key, file)
+    for name in ("recurve.learner", "recurve.data"):
+        keys = json.loads(header["__metadata__"].get(name, "{}"))
+        for key in [*keys, *(inner for value in keys.values() if isinstance(value, dict) for inner in value)]:
+            need(f"key of {name}", key, file)
     for tensor in header:
         if tensor != "__metadata__":
             need("tensor", kind_of(tensor), file)
