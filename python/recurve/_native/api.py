@@ -338,6 +338,7 @@ class TrainerOptions(Struct):
         ("progress", OnProgress),
         ("log", Log),
         ("user", c_void_p),
+        ("validating", c_void_p),
     ]
 
 
@@ -433,6 +434,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "vocabulary_find": (c_int64, _P, c_char_p, c_size_t),
     "data_open": (_Status, _P, c_char_p, POINTER(DataOptions), _OBJECT),
     "data_free": (None, _P),
+    "data_get_kind": (c_int, _P),
+    "data_level": (c_int, _P),
     "setting_count": (c_size_t,),
     "setting_at": (POINTER(Setting), c_size_t),
     "settings_new": (_Status, _P, _OBJECT),

@@ -19,6 +19,7 @@ static rcv_status run_batch(const evaluation *e, int64_t index, rcvi_scorer *sco
     rcvi_work *w = e->work;
     rcvi_batch batch;
     RCVI_TRY(rcvi_batcher_next(e->batcher, &batch));
+    if (w->evaluating) w->evaluating(w->evaluating_user, (double)index / (double)rcvi_batcher_count(e->batcher));
     if (w->options.topology) rcvi_comm_report_progress(w->options.topology->world);
     RCVI_TRY(rcvi_work_evaluate(w, e->windows[batch.bucket], &batch, index == 0));
     *counted += batch.counted;

@@ -33,6 +33,8 @@ static rcv_status save_best(const rcv_trainer *t) {
 
 static rcv_status evaluate(rcv_trainer *t, rcv_evaluation *result) {
     const size_t *windows = t->windows.numbers + t->windows.train_count;
+    t->work->evaluating = t->call->validating;
+    t->work->evaluating_user = t->call->user;
     RCVI_TRY(rcvi_evaluate(t->work, t->validator, windows, t->windows.valid_count, result));
     if (!isfinite(result->loss))
         result->loss = INFINITY; /* worse than any; training goes on while its own losses are finite */
