@@ -742,44 +742,80 @@ RCV_API const rcv_plan *rcv_stream_plan(const rcv_stream *stream); /* for `most`
 /* ---- 12. training data ------------------------------------------------------------------------------------------- */
 
 typedef enum {
-    RCV_LEVEL_WORD = 0, /* tokens are words between white space, and <eos> at the end of every line */
-    RCV_LEVEL_BYTE      /* tokens are bytes */
+    RCV_LEVEL_WORD = 0,  /* tokens are words between white space, and <eos> at the end of every line */
+    RCV_LEVEL_BYTE,      /* tokens are bytes */
+    RCV_LEVEL_CHARACTER, /* tokens are characters of a text in UTF-8 */
+    RCV_LEVEL_PIECE      /* tokens are the pieces of words of a byte-pair encoding, which a tokenizer.json describes */
 } rcv_level;
 
-/* Numbered tokens: the 256 bytes, or words. Immutable; may be shared between threads. */
+/* Numbered tokens: the 256 bytes, words, characters or pieces. Immutable; may be shared between threads. */
 typedef struct rcv_vocabulary rcv_vocabulary;
 
 /* Thread-safe, all functions with vocabularies. Returned pointers are valid as long as the vocabulary. */
 RCV_API rcv_status rcv_vocabulary_bytes(rcv_context *context, rcv_vocabulary **vocabulary);
-/* One word per line; `name` is used in messages. Copied. */
+/* A list of words, one per line; a list of characters as rcv_vocabulary_print gives it; or a tokenizer.json. The text
+ * decides the level. `name` is used in messages. Copied. */
 RCV_API rcv_status rcv_vocabulary_parse(rcv_context *context, const char *text, size_t length, const char *name,
                                         rcv_vocabulary **vocabulary);
 RCV_API rcv_status rcv_vocabulary_load(rcv_context *context, const char *path, rcv_vocabulary **vocabulary);
 RCV_API void rcv_vocabulary_free(rcv_vocabulary *vocabulary); /* NULL does nothing */
 RCV_API rcv_level rcv_vocabulary_level(const rcv_vocabulary *vocabulary);
 RCV_API int64_t rcv_vocabulary_size(const rcv_vocabulary *vocabulary);
-/* The bytes of a token, which need not end in NUL; NULL past the end. */
+/* The bytes of a token, which need not end in NUL; of a piece its name in the tokenizer.json. NULL past the end. */
 RCV_API const char *rcv_vocabulary_token(const rcv_vocabulary *vocabulary, int64_t token, size_t *length);
 RCV_API int64_t rcv_vocabulary_find(const rcv_vocabulary *vocabulary, const char *word, size_t length); /* -1: absent */
-/* One word per line. Free with rcv_text_free. */
+/* As a text that rcv_vocabulary_parse reads: one word per line; one character per line, escaped, below the line "recurve
+ * characters"; or the tokenizer.json. Not of bytes. Free with rcv_text_free. */
 RCV_API rcv_status rcv_vocabulary_print(const rcv_vocabulary *vocabulary, char **text);
+/* The tokens of a text as training reads them in a stream; at word level every newline is <eos>, and the text's end is
+ * none. *count is their number; at most `room` of them are written to `tokens`. RCV_FORMAT where the text has something
+ * for which there is no token, not even an unknown one. */
+RCV_API rcv_status rcv_vocabulary_encode(const rcv_vocabulary *vocabulary, const char *text, size_t length,
+                                         int64_t *tokens, size_t room, size_t *count);
+/* What a token adds to a text whose last token is `before` (-1: the text begins): a space before a word, say. It need not
+ * be whole characters: pieces may be bytes. *length is its size in bytes; at most `room` of them are written. */
+RCV_API rcv_status rcv_vocabulary_decode(const rcv_vocabulary *vocabulary, int64_t before, int64_t token, char *text,
+                                         size_t room, size_t *length);
 
 /* A tokenised file. The tokens are cached in TEXT.recurve-tokens, or in $XDG_CACHE_HOME/recurve (~/.cache/recurve). A
  * cache is used while the text and the options are the same, if no other user can have written it. A file that changes
  * while it is read is RCV_IO. Immutable; may be shared between threads. */
 typedef struct rcv_data rcv_data;
 
-/* Examples are lines: a JSON object {"x": [1, 2, ...], "y": ...}, {"x": [[1, 2], [3, 4], ...], "y": ...} (time steps of
- * features) or
- * {"text": "...", "y": ...}; or numbers separated by white space or commas, first the class or value, then time steps
- * of one feature. A class is a whole number or a text; values are a number or a list of numbers. Blank lines are
- * ignored. */
+/* What is predicted. A class is a whole number or a text; values are a number or a list of numbers. docs/DATA.md says
+ * how files hold them. */
 typedef enum {
     RCV_DATA_STREAM = 0, /* a text as one sequence of tokens */
     RCV_DATA_LINES, /* a text whose lines are sequences: inputs are <eos> and the words, targets the words and <eos> */
-    RCV_DATA_CLASSES, /* examples with a class each */
-    RCV_DATA_VALUES   /* examples with one or more numbers each */
+    RCV_DATA_CLASSES,      /* sequences with a class each */
+    RCV_DATA_VALUES,       /* sequences with one or more numbers each */
+    RCV_DATA_STEP_CLASSES, /* sequences with a class at every time step */
+    RCV_DATA_STEP_VALUES   /* sequences with one or more numbers at every time step; forecasts */
 } rcv_data_kind;
+
+/* How a file holds examples. Texts are files of the kinds stream and lines. */
+typedef enum {
+    RCV_FORMAT_AUTO = 0,   /* recognised by its content and its name */
+    RCV_FORMAT_TEXT,       /* a text */
+    RCV_FORMAT_CSV,        /* a table with a header: columns between commas or semicolons */
+    RCV_FORMAT_TSV,        /* the same with tabs */
+    RCV_FORMAT_JSON_LINES, /* a JSON object a line */
+    RCV_FORMAT_NUMBERS,    /* lines of numbers: the class or value first, then time steps of one feature */
+    RCV_FORMAT_NPY,        /* an array of NumPy */
+    RCV_FORMAT_NPZ,        /* arrays x, y and lengths of NumPy */
+    RCV_FORMAT_SAFETENSORS /* tensors x, y and lengths */
+} rcv_file_format;
+
+/* What becomes of a feature that is missing: an empty field, NaN, NA or null. A target that is missing at a time step
+ * does not count; a sequence whose only target is missing is left out. */
+typedef enum {
+    RCV_MISSING_ERROR = 0, /* the file is refused, with line and column */
+    RCV_MISSING_PREVIOUS,  /* the value of the time step before, or the mean where there is none */
+    RCV_MISSING_MEAN,      /* the mean over the training data */
+    RCV_MISSING_ZERO
+} rcv_missing;
+
+typedef struct rcv_learner rcv_learner; /* section 14 */
 
 typedef struct {
     size_t size;
@@ -793,14 +829,67 @@ typedef struct {
                              features must be the same */
     const char *cache; /* folder of the cache; NULL: the text's folder, or the user's cache if that cannot be written;
                           "": the user's only */
+    rcv_file_format format;
+    /* Columns of a table, or keys of JSON objects, by name; NAME,NAME for several. NULL, or "": `like`'s, or as the file
+     * suggests (rcv_data_recognise). Of arrays: not used. */
+    const char *features; /* of the input */
+    const char *target;   /* what is predicted */
+    const char *sequence; /* rows with the same value here are the time steps of a sequence; they must be together */
+    const char *time;     /* rises within a sequence, and is no feature */
+    int64_t horizon;      /* a forecast: the target is its value so many time steps later; 0: none */
+    int64_t piece; /* sequences with targets at every time step are cut into pieces of at most so many; 0: they are not */
+    rcv_missing missing;
+    bool unlabelled; /* there need be no targets, and those that are there are not read: for predictions */
 } rcv_data_options;
+
+/* What a file seems to be. Written by the library, as many bytes as `size` says. */
+typedef struct {
+    size_t size;
+    rcv_file_format format;
+    rcv_data_kind kind;
+    rcv_level level;
+} rcv_guess;
 
 /* Thread-safe, all functions with data. Returned pointers are valid as long as the data. */
 
 /* `options` may be NULL: a stream of words. */
 RCV_API rcv_status rcv_data_open(rcv_context *context, const char *path, const rcv_data_options *options,
                                  rcv_data **data);
+/* Looks at the beginning of a file. What `options` give (a format, columns, a horizon) is taken as it is; `options` may
+ * be NULL. *sentence says what was recognised, and by what; free with rcv_text_free; may be NULL. */
+RCV_API rcv_status rcv_data_recognise(rcv_context *context, const char *path, const rcv_data_options *options,
+                                      rcv_guess *guess, char **sentence);
 RCV_API void rcv_data_free(rcv_data *data);                              /* NULL does nothing */
+
+typedef enum {
+    RCV_PART_SEQUENCES = 0, /* whole sequences, drawn by the seed; not for streams */
+    RCV_PART_TIME           /* in the order of the file: of a stream its tokens, of pieces those of each sequence */
+} rcv_part_by;
+
+typedef struct {
+    size_t size;
+    double begin, end; /* shares of the data, 0 <= begin < end <= 1 */
+    rcv_part_by by;
+    uint64_t seed; /* the same for all parts of the data */
+} rcv_part_options;
+
+/* A part of the data: parts whose shares do not overlap have no example in common. It may outlive the data. */
+RCV_API rcv_status rcv_data_part(const rcv_data *data, const rcv_part_options *options, rcv_data **part);
+/* What was read, for people: format, columns, what is predicted. Valid as long as the data. */
+RCV_API const char *rcv_data_description(const rcv_data *data);
+/* Names of the columns or keys that were read, NAME,NAME; "" where they have none. Valid as long as the data. */
+RCV_API const char *rcv_data_feature_names(const rcv_data *data);
+RCV_API const char *rcv_data_target_names(const rcv_data *data);
+/* The examples from..from + count - 1: lengths [count]; x [steps, count, features] or tokens [steps, count], where steps is the
+ * longest of these lengths, zero past a length; `x` and `tokens` have room for `room` elements (RCV_INVALID where that is
+ * too small). NULL arrays are not written. */
+RCV_API rcv_status rcv_data_read(const rcv_data *data, int64_t from, int64_t count, int64_t *lengths, float *x,
+                                 int64_t *tokens, int64_t room);
+/* Tokens from..from + count - 1 of a text, in the order of the file. */
+RCV_API rcv_status rcv_data_read_tokens(const rcv_data *data, int64_t from, int64_t count, int64_t *tokens);
+/* The name of example `index` in the file, such as its sequence's id; its number from 0 where it has none. `text` has room for
+ * `room` bytes, including the NUL; longer names are cut. */
+RCV_API rcv_status rcv_data_example_name(const rcv_data *data, int64_t index, char *text, size_t room);
 RCV_API const rcv_vocabulary *rcv_data_vocabulary(const rcv_data *data); /* NULL where examples are numbers */
 RCV_API int64_t rcv_data_tokens(const rcv_data *data);                   /* or time steps of all examples */
 RCV_API int64_t rcv_data_sequences(const rcv_data *data);                /* 1 for a stream */
@@ -878,11 +967,32 @@ RCV_API const char *rcv_settings_get(const rcv_settings *settings, const char *n
 /* True if it was set by name, preset or file, to whatever value. */
 RCV_API bool rcv_settings_given(const rcv_settings *settings, const char *name);
 
+/* The data of a training run. */
+enum { RCV_TRAIN = 0, RCV_VALID, RCV_TEST, RCV_DATA_PARTS };
+
+typedef struct {
+    size_t size;
+    const char *paths[RCV_DATA_PARTS]; /* of train, valid and test; NULL: none, or the part of the training data that the
+                                          settings valid and test give ("10%") */
+    bool elsewhere[RCV_DATA_PARTS]; /* tokens are cached in the user's cache folder, not beside the file, if the setting
+                                       cache names no folder */
+    const rcv_vocabulary *vocabulary; /* NULL, or used in place of the one that settings name: that of a checkpoint */
+    bool without_test;                /* the test data is opened later, by a call that has it alone */
+} rcv_training_files;
+
+/* Opens files as the settings of group data say. A kind that is `auto` is recognised and set in `settings`, as is the
+ * level of a vocabulary that they name, unless a level was given. data[part] is NULL where there is none; free each with
+ * rcv_data_free. *sentence says what was recognised and how to change it, NULL where nothing was; free with
+ * rcv_text_free; may be NULL. */
+RCV_API rcv_status rcv_training_data_open(rcv_context *context, rcv_settings *settings, const rcv_training_files *files,
+                                          rcv_data *data[RCV_DATA_PARTS], char **sentence);
+
 /* ---- 14. learners: embedding, network and output layer ----------------------------------------------------------- */
 
-/* Predicts the next token of a text, or the class or values of a sequence. Its parameters lie in its device's memory.
- * One thread at a time. */
-typedef struct rcv_learner rcv_learner;
+/* Predicts the next token of a text, or the class or values of a sequence or of each of its time steps. Its parameters
+ * lie in its device's memory. Inputs that are numbers are given as the data has them: the learner fills in what is
+ * missing (NaN) and normalises as its training did, and values that it predicts are in the data's units. One thread at a
+ * time. */
 
 /* With initialised parameters. Shape and type follow from the settings (group model, and device, dtype, init, seed) and
  * the data (vocabulary, classes, features), of which it keeps copies. */
@@ -905,6 +1015,19 @@ RCV_API int64_t rcv_learner_parameter_elements(const rcv_learner *learner);
 RCV_API rcv_dtype rcv_learner_dtype(const rcv_learner *learner);  /* of its arrays: RCV_FLOAT32 or RCV_FLOAT64 */
 RCV_API int64_t rcv_learner_features(const rcv_learner *learner); /* of a time step; 0 where inputs are tokens */
 RCV_API int64_t rcv_learner_outputs(const rcv_learner *learner);  /* tokens, classes or values */
+RCV_API bool rcv_learner_predicts_steps(const rcv_learner *learner); /* at every time step, not once a sequence */
+/* Names of the columns of the data it was trained on, NAME,NAME; "" where these had none. */
+RCV_API const char *rcv_learner_feature_names(const rcv_learner *learner);
+RCV_API const char *rcv_learner_target_names(const rcv_learner *learner);
+/* The column of a table that names sequences; NULL: there is none, and they are numbered. */
+RCV_API const char *rcv_learner_sequence_name(const rcv_learner *learner);
+/* Rows of a table with the same name there are the time steps of a sequence; otherwise every row is a sequence. */
+RCV_API bool rcv_learner_groups_rows(const rcv_learner *learner);
+RCV_API int64_t rcv_learner_horizon(const rcv_learner *learner); /* time steps that it forecasts; 0: it does not */
+/* Opens data as the learner reads it: level, kind, vocabulary, classes, columns, horizon and treatment of missing values
+ * are those of its training. Of `options`, which may be NULL, cache, format and unlabelled are used. */
+RCV_API rcv_status rcv_learner_open_data(const rcv_learner *learner, const char *path, const rcv_data_options *options,
+                                         rcv_data **data);
 
 typedef struct {
     size_t size;
@@ -913,14 +1036,21 @@ typedef struct {
     int64_t threads; /* 0: the context's number */
     bool (*go_on)(void *user); /* NULL, or called after every batch; false stops */
     void *user;                /* of go_on; may be NULL */
+    int64_t *confusion; /* NULL, or [classes, classes]: examples (or time steps) of class `row` that were taken for class
+                           `column` */
 } rcv_evaluation_options;
 
-/* Written by the library, as many bytes as `size` says. */
+/* Written by the library, as many bytes as `size` says. A metric that does not apply is NaN. */
 typedef struct {
     size_t size;
-    double loss;     /* mean, in nats (values: squared error) */
-    int64_t counted; /* tokens or examples in the mean */
-    double accuracy; /* classes: the correct part, 0 to 1 */
+    double loss;     /* mean, in nats (values: squared error, of normalised values where the learner normalises) */
+    int64_t counted; /* tokens, examples or time steps in the mean */
+    double accuracy; /* classes: the correct part, 0 to 1; 0 of other kinds */
+    double precision, recall, f1; /* classes: means over the classes that occur */
+    double auc; /* classes: area under the ROC curve; of more than two the mean of one class against the others */
+    double mae, rmse; /* values: in the data's units, over all outputs */
+    double r2;        /* values: the explained part of the variance, mean over outputs */
+    double naive_mae, naive_rmse; /* forecasts: the same of the last known value, as the naive forecast has it */
 } rcv_evaluation;
 
 /* `options` may be NULL: defaults. RCV_STOPPED if the callback stopped it. */
@@ -957,9 +1087,10 @@ typedef struct {
     const int64_t *tokens;  /* [steps, batch] where inputs are tokens, otherwise NULL */
     const int64_t *lengths; /* [batch], each in 1..steps; NULL: all have `steps` */
     rcv_output output;
-    bool last;                 /* of a model of tokens: the last step of each sequence only */
-    void *out;                 /* [batch, rcv_learner_outputs()]; of a model of tokens without `last`: [steps, batch,
-                      * rcv_learner_outputs()], zero past a sequence's length. In the learner's type (rcv_learner_dtype) */
+    bool last;                 /* of a model that predicts steps: the last step of each sequence only */
+    void *out;                 /* [batch, rcv_learner_outputs()]; where rcv_learner_predicts_steps, without `last`: [steps,
+                      * batch, rcv_learner_outputs()], zero past a sequence's length. In the learner's type
+                      * (rcv_learner_dtype) */
     int64_t threads;           /* 0: the context's number */
     bool (*go_on)(void *user); /* NULL, or called after every batch; false stops */
     void *user;                /* of go_on; may be NULL */
@@ -989,6 +1120,7 @@ typedef struct {
     double validation;        /* loss of the last validation; 0 before the first, infinite if it is not a number */
     double best;              /* loss of the best validation; 0 before the first */
     int64_t written;          /* updates in the last checkpoint that this call of rcv_trainer_run wrote; -1: none */
+    double metric; /* of the last validation: accuracy of classes, RMSE of values; NaN before the first, and of tokens */
 } rcv_progress;
 
 typedef struct {
@@ -998,7 +1130,9 @@ typedef struct {
     bool (*progress)(void *user,
                      const rcv_progress *progress); /* called after updates; false: checkpoint and stop. May be NULL */
     void (*log)(void *user, const char *line);      /* called with one JSON object per line. May be NULL */
-    void *user;                                     /* of both; may be NULL */
+    void *user;                                     /* of all three; may be NULL */
+    /* called before every batch of a validation with the part of it that is done, from 0 on. May be NULL */
+    void (*validating)(void *user, double part);
 } rcv_trainer_options;
 
 /* A new run. The settings are copied; the data must outlive the trainer. `valid` may be NULL. To train over several

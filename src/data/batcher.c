@@ -12,6 +12,15 @@ int64_t rcvi_bucket_batch(int64_t batch, int64_t tokens, int64_t bound) {
 
 int64_t rcvi_bucket_batches(int64_t sequences, int64_t batch) { return sequences / batch + (sequences % batch != 0); }
 
+static rcv_status check_scaling(const rcv_data *data, const rcvi_scaling *scaling) {
+    const int64_t outputs = rcvi_kind_has_values(data->kind) ? data->totals.outputs : 0;
+    if (!scaling || (scaling->features == data->totals.features && scaling->outputs == outputs)) return RCV_OK;
+    return rcvi_fail(RCV_INVALID,
+                     "data of %lld features and %lld values cannot be scaled as %lld features and %lld values",
+                     (long long)data->totals.features, (long long)outputs, (long long)scaling->features,
+                     (long long)scaling->outputs);
+}
+
 static rcv_status check_options(const rcv_data *data, const rcvi_batcher_options *options) {
     bool sequences = options->how == RCVI_SEQUENCES;
     if (options->batch < 0 || options->tokens < 0 || (options->batch == 0 && (!sequences || options->tokens == 0)))
@@ -24,7 +33,7 @@ static rcv_status check_options(const rcv_data *data, const rcvi_batcher_options
     if (sequences != (data->kind != RCV_DATA_STREAM))
         return rcvi_fail(RCV_INVALID, sequences ? "a stream of tokens is one sequence, and is read in columns"
                                                 : "lines and examples are sequences, and cannot be read in columns");
-    return RCV_OK;
+    return check_scaling(data, options->scaling);
 }
 
 /* Allocates an array of a * b elements, if it is `wanted`. */
@@ -56,16 +65,17 @@ static rcv_status new_arrays(rcvi_batcher *batcher) {
         if (b->batch > rows) rows = b->batch;
         if (b->bound > steps) steps = b->bound;
     }
-    bool is_text = data->vocabulary != NULL, each = data->kind <= RCV_DATA_LINES;
-    bool good =
-        new_array(context, is_text, cells, 1, sizeof(int32_t), &batcher->inputs) &&
-        new_array(context, is_text, steps + 1, 1, sizeof(int32_t), &batcher->tokens) &&
-        new_array(context, data->kind != RCV_DATA_VALUES, each ? cells : rows, 1, sizeof(int32_t), &batcher->targets) &&
-        new_array(context, !is_text, cells, data->totals.features, sizeof(float), &batcher->x) &&
-        new_array(context, !is_text, steps, data->totals.features, sizeof(float), &batcher->numbers) &&
-        new_array(context, data->kind == RCV_DATA_VALUES, rows, data->totals.outputs, sizeof(float),
-                  &batcher->values) &&
-        new_array(context, batcher->options.how == RCVI_SEQUENCES, rows, 1, sizeof(int64_t), &batcher->lengths);
+    const bool is_text = data->vocabulary != NULL, values = rcvi_kind_has_values(data->kind);
+    const bool own_targets = rcvi_kind_has_steps(data->kind) && !rcvi_kind_is_text(data->kind);
+    const int64_t targets = rcvi_kind_has_steps(data->kind) ? cells : rows, outputs = values ? data->totals.outputs : 1;
+    bool good = new_array(context, is_text, cells, 1, sizeof(int32_t), &batcher->inputs) &&
+                new_array(context, is_text, steps + 1, 1, sizeof(int32_t), &batcher->tokens) &&
+                new_array(context, !values, targets, 1, sizeof(int32_t), &batcher->targets) &&
+                new_array(context, !is_text, cells, data->totals.features, sizeof(float), &batcher->x) &&
+                new_array(context, !is_text, steps, data->totals.features, sizeof(float), &batcher->numbers) &&
+                new_array(context, values, targets, outputs, sizeof(float), &batcher->values) &&
+                new_array(context, own_targets, steps, outputs, sizeof(float), &batcher->labels) &&
+                new_array(context, batcher->options.how == RCVI_SEQUENCES, rows, 1, sizeof(int64_t), &batcher->lengths);
     return good ? RCV_OK : RCV_NO_MEMORY;
 }
 
@@ -93,11 +103,15 @@ rcv_status rcvi_batcher_new(const rcv_data *data, const rcvi_batcher_options *op
 
 void rcvi_batcher_free(rcvi_batcher *batcher) {
     if (!batcher) return;
-    void *const blocks[] = {batcher->buckets, batcher->order, batcher->batch_order, batcher->inputs,  batcher->targets,
-                            batcher->tokens,  batcher->x,     batcher->values,      batcher->lengths, batcher->numbers,
-                            batcher};
+    void *const blocks[] = {batcher->buckets, batcher->order,   batcher->batch_order, batcher->inputs,
+                            batcher->targets, batcher->tokens,  batcher->x,           batcher->values,
+                            batcher->lengths, batcher->numbers, batcher->labels,      batcher};
     rcv_context *context = batcher->context;
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) rcvi_free(context, blocks[i]);
+}
+
+void rcvi_batcher_set_scaling(rcvi_batcher *batcher, const rcvi_scaling *scaling) {
+    batcher->options.scaling = scaling;
 }
 
 int64_t rcvi_batcher_count(const rcvi_batcher *batcher) { return batcher->batches; }

@@ -3,6 +3,7 @@
 #define RCVI_DATA_BATCHER_H
 
 #include "data/internal.h"
+#include "data/scaling.h"
 
 /* A bucket: sequences of at most `bound` steps, `batch` per batch. Its own sequences, those too long for the previous bucket, are
  * order[own .. own + own_count - 1]. Its batches contain order[first .. first + count - 1]; the first of them has number `first_batch` before
@@ -30,6 +31,7 @@ struct rcvi_batcher {
     int32_t *tokens;           /* [steps + 1] of one row */
     float *x, *values;
     float *numbers; /* [steps, features] of one row */
+    void *labels;   /* [steps, 1 or outputs] of one row, where each step has a target of its own */
     int64_t *lengths;
 };
 

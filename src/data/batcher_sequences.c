@@ -166,10 +166,27 @@ static rcv_status fill_tokens(rcvi_batcher *batcher, const rcvi_batch *batch, in
     return RCV_OK;
 }
 
-static rcv_status fill_numbers(rcvi_batcher *batcher, const rcvi_batch *batch, int64_t row, rcvi_span span) {
+/* The numbers of a row are as the network reads them. */
+static rcv_status scale_numbers(rcvi_batcher *batcher, int64_t sequence, int64_t length) {
+    const rcvi_scaling *scaling = batcher->options.scaling;
+    const int64_t features = batcher->data->totals.features;
+    const bool may_miss = batcher->data->schema.missing != RCV_MISSING_ERROR;
+    const int64_t at = may_miss ? rcvi_scaling_find_missing(scaling, batcher->numbers, length * features) : -1;
+    if (at >= 0)
+        return rcvi_fail(RCV_INVALID,
+                         "feature %lld at time step %lld of sequence %lld is missing, and the model was made for data "
+                         "in which none is",
+                         (long long)(at % features), (long long)(at / features), (long long)sequence);
+    rcvi_scaling_apply(scaling, batcher->numbers, length, NULL);
+    return RCV_OK;
+}
+
+static rcv_status fill_numbers(rcvi_batcher *batcher, const rcvi_batch *batch, int64_t row, int64_t sequence,
+                               rcvi_span span) {
     const int64_t features = batcher->data->totals.features;
     const size_t bytes = (size_t)features * sizeof(float);
     if (span.length > 0) RCVI_TRY(rcvi_data_read_numbers(batcher->data, span, batcher->numbers));
+    if (span.length > 0) RCVI_TRY(scale_numbers(batcher, sequence, span.length));
     for (int64_t t = 0; t < batch->steps; t++) {
         float *to = batcher->x + (t * batch->batch + row) * features;
         if (t < span.length)
@@ -180,15 +197,40 @@ static rcv_status fill_numbers(rcvi_batcher *batcher, const rcvi_batch *batch, i
     return RCV_OK;
 }
 
-static rcv_status fill_label(rcvi_batcher *batcher, int64_t row, int64_t sequence) {
-    const rcv_data *data = batcher->data;
-    const int64_t outputs = data->totals.outputs;
-    const bool classes = data->kind == RCV_DATA_CLASSES, values = data->kind == RCV_DATA_VALUES;
-    if (sequence < 0 && classes) batcher->targets[row] = -1;
-    for (int64_t i = 0; sequence < 0 && values && i < outputs; i++) batcher->values[row * outputs + i] = NAN;
-    if (sequence < 0 || data->kind < RCV_DATA_CLASSES) return RCV_OK;
-    return rcvi_data_read_label(data, sequence,
-                                classes ? (void *)&batcher->targets[row] : &batcher->values[row * outputs]);
+/* Row `to` of the batch's targets or values becomes row `from` of the labels; `from` of -1: missing. Counts it if it is there. */
+static void put_target(rcvi_batcher *batcher, rcvi_batch *batch, int64_t to, int64_t from, const void *labels) {
+    const int64_t outputs = batcher->data->totals.outputs;
+    if (batcher->targets) {
+        batcher->targets[to] = from < 0 ? -1 : ((const int32_t *)labels)[from];
+        batch->counted += batcher->targets[to] >= 0;
+        return;
+    }
+    float *values = batcher->values + to * outputs;
+    for (int64_t i = 0; i < outputs; i++) values[i] = from < 0 ? NAN : ((const float *)labels)[from * outputs + i];
+    rcvi_scaling_apply_targets(batcher->options.scaling, values, 1);
+    batch->counted += !isnan(values[0]);
+}
+
+/* One target of the sequence. */
+static rcv_status fill_label(rcvi_batcher *batcher, rcvi_batch *batch, int64_t row, int64_t sequence) {
+    const int64_t outputs = batcher->data->totals.outputs;
+    void *to = batcher->targets ? (void *)&batcher->targets[row] : &batcher->values[row * outputs];
+    if (sequence < 0) {
+        put_target(batcher, batch, row, -1, NULL);
+        return RCV_OK;
+    }
+    RCVI_TRY(rcvi_data_read_label(batcher->data, sequence, to));
+    if (batcher->values) rcvi_scaling_apply_targets(batcher->options.scaling, to, 1);
+    batch->counted += batcher->targets ? batcher->targets[row] >= 0 : !isnan(batcher->values[row * outputs]);
+    return RCV_OK;
+}
+
+/* A target of every time step. */
+static rcv_status fill_labels(rcvi_batcher *batcher, rcvi_batch *batch, int64_t row, rcvi_span span) {
+    if (span.length > 0) RCVI_TRY(rcvi_data_read_labels(batcher->data, span, batcher->labels));
+    for (int64_t t = 0; t < batch->steps; t++)
+        put_target(batcher, batch, t * batch->batch + row, t < span.length ? t : -1, batcher->labels);
+    return RCV_OK;
 }
 
 /* `sequence` of -1: an empty row. */
@@ -196,10 +238,12 @@ static rcv_status fill_row(rcvi_batcher *batcher, rcvi_batch *batch, int64_t row
     rcvi_span span = {0};
     if (sequence >= 0) RCVI_TRY(rcvi_data_read_spans(batcher->data, sequence, 1, &span));
     if (span.length > batch->steps) return rcvi_data_file_fail_changed(batcher->data->cache);
-    RCVI_TRY(batcher->inputs ? fill_tokens(batcher, batch, row, span) : fill_numbers(batcher, batch, row, span));
-    RCVI_TRY(fill_label(batcher, row, sequence));
+    RCVI_TRY(batcher->inputs ? fill_tokens(batcher, batch, row, span)
+                             : fill_numbers(batcher, batch, row, sequence, span));
     batcher->lengths[row] = sequence < 0 ? 1 : span.length;
-    batch->counted += sequence < 0 ? 0 : batcher->data->kind == RCV_DATA_LINES ? span.length : 1;
+    if (batcher->labels) return fill_labels(batcher, batch, row, span);
+    if (!rcvi_kind_is_text(batcher->data->kind)) return fill_label(batcher, batch, row, sequence);
+    batch->counted += span.length;
     return RCV_OK;
 }
 

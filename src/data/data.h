@@ -4,6 +4,21 @@
 
 #include "base/base.h"
 
+/* ---- kinds ---- */
+
+/* Tokens, whose targets are the next tokens; else examples, which have targets of their own. */
+static inline bool rcvi_kind_is_text(rcv_data_kind kind) { return kind <= RCV_DATA_LINES; }
+static inline bool rcvi_kind_has_classes(rcv_data_kind kind) {
+    return kind == RCV_DATA_CLASSES || kind == RCV_DATA_STEP_CLASSES;
+}
+static inline bool rcvi_kind_has_values(rcv_data_kind kind) {
+    return kind == RCV_DATA_VALUES || kind == RCV_DATA_STEP_VALUES;
+}
+/* A target at every time step; else one for a sequence. */
+static inline bool rcvi_kind_has_steps(rcv_data_kind kind) {
+    return rcvi_kind_is_text(kind) || kind == RCV_DATA_STEP_CLASSES || kind == RCV_DATA_STEP_VALUES;
+}
+
 /* ---- data ---- */
 
 /* Reads tokens from .. from + count - 1. Words of a text are numbered by decreasing count, words with equal counts by their bytes; the count of <eos>
@@ -11,8 +26,12 @@
  * smallest type for the vocabulary; at byte level they are the bytes of the text itself. RCV_IO if the file was truncated, or contains a number that
  * is not a token. */
 rcv_status rcvi_data_read_tokens(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens);
+rcv_missing rcvi_data_missing(const rcv_data *data); /* other than RCV_MISSING_ERROR: features may be NaN */
+rcv_status rcvi_data_count_classes(const rcv_data *data, int64_t *counts); /* [outputs] targets of each class */
 uint64_t rcvi_data_hash(const rcv_data *data); /* of the text and the options it was read with */
 
+/* The token that ends a line: <eos> of words, the newline of bytes and characters, of pieces as docs/DATA.md says; -1: none. */
+int64_t rcvi_vocabulary_line_end(const rcv_vocabulary *vocabulary);
 rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **vocabulary);
 
 /* ---- batches ---- */
@@ -33,6 +52,8 @@ typedef struct {
     size_t bound_count;
     bool shuffle; /* shuffle sequences, and the order of batches, in every epoch */
     uint64_t seed;
+    const struct rcvi_scaling
+        *scaling; /* of features and values, scaling.h; NULL: they stay as the data has them. Outlives the batcher */
 } rcvi_batcher_options;
 
 /* Position of the batcher; sufficient to resume. */
@@ -42,15 +63,17 @@ typedef struct {
 } rcvi_position;
 
 typedef struct {
-    int64_t steps, batch;   /* of the arrays */
-    size_t bucket;          /* number of its bucket; 0 for columns */
-    bool carries;           /* the states continue from the previous batch; else they start from the initial state */
-    bool ends;              /* it is the last batch of its epoch */
-    int64_t counted;        /* number of targets that are not ignored */
-    const int32_t *inputs;  /* [steps, batch] tokens; NULL if inputs are numbers */
-    const float *x;         /* [steps, batch, features] numbers; NULL if inputs are tokens */
-    const int32_t *targets; /* [steps, batch] next token, or -1: ignored; of classes: [batch] */
-    const float *values;    /* [batch, outputs] target values; NaN in ignored rows */
+    int64_t steps, batch;  /* of the arrays */
+    size_t bucket;         /* number of its bucket; 0 for columns */
+    bool carries;          /* the states continue from the previous batch; else they start from the initial state */
+    bool ends;             /* it is the last batch of its epoch */
+    int64_t counted;       /* number of targets that are neither missing nor ignored */
+    const int32_t *inputs; /* [steps, batch] tokens; NULL if inputs are numbers */
+    const float *x;        /* [steps, batch, features] numbers; NULL if inputs are tokens */
+    const int32_t
+        *targets; /* [steps, batch] next token or class, -1: missing or ignored; of one class a sequence: [batch] */
+    const float
+        *values; /* [batch, outputs], or, at every step, [steps, batch, outputs]: the first is NaN where ignored */
     const int64_t *
         lengths; /* [batch], each at least 1; NULL for columns. Rows without a sequence have length 1 and are ignored */
 } rcvi_batch;
@@ -59,6 +82,7 @@ typedef struct rcvi_batcher rcvi_batcher;
 
 rcv_status rcvi_batcher_new(const rcv_data *data, const rcvi_batcher_options *options, rcvi_batcher **batcher);
 void rcvi_batcher_free(rcvi_batcher *batcher);
+void rcvi_batcher_set_scaling(rcvi_batcher *batcher, const struct rcvi_scaling *scaling);
 int64_t rcvi_batcher_count(const rcvi_batcher *batcher); /* batches of an epoch */
 /* The shape of the batches of a bucket, and how many an epoch has. False if there is no such bucket. */
 bool rcvi_batcher_shape(const rcvi_batcher *batcher, size_t bucket, int64_t *steps, int64_t *batch, int64_t *batches);

@@ -48,6 +48,10 @@ rcv_status rcvi_data_file_new(rcv_context *context, int file, const char *path, 
     return status;
 }
 
+rcv_status rcvi_data_file_copy(const rcvi_data_file *file, rcvi_data_file **copy) {
+    return rcvi_data_file_new(file->context, file->file, file->path, &file->stamp, copy);
+}
+
 void rcvi_data_file_free(rcvi_data_file *file) {
     if (!file) return;
     if (file->file >= 0) close(file->file);

@@ -1,5 +1,7 @@
-/* The histogram of sequence lengths. */
+/* Histograms of the data: of the lengths of sequences, and of classes. */
 #include "data/internal.h"
+
+#include <string.h>
 
 static rcv_status check_kind(const rcv_data *data) {
     return data->has_spans ? RCV_OK
@@ -37,4 +39,35 @@ rcv_status rcv_data_lengths(const rcv_data *data, int64_t *counts) {
     RCVI_TRY(check_kind(data));
     for (int64_t i = 0; i <= data->totals.longest; i++) counts[i] = 0;
     return rcvi_data_each_span(data, count_length, counts);
+}
+
+/* ---- classes ---- */
+
+enum { LABELS_AT_ONCE = 1024 };
+
+static rcv_status count_step_classes(const rcv_data *data, rcvi_span span, int64_t *counts) {
+    int32_t labels[LABELS_AT_ONCE];
+    for (int64_t at = 0; at < span.length; at += LABELS_AT_ONCE) {
+        const int64_t left = span.length - at, count = left < LABELS_AT_ONCE ? left : LABELS_AT_ONCE;
+        RCVI_TRY(rcvi_data_read_labels(data, (rcvi_span){span.start + at, count}, labels));
+        for (int64_t i = 0; i < count; i++)
+            if (labels[i] >= 0) counts[labels[i]]++;
+    }
+    return RCV_OK;
+}
+
+rcv_status rcvi_data_count_classes(const rcv_data *data, int64_t *counts) {
+    memset(counts, 0, (size_t)data->totals.outputs * sizeof *counts);
+    for (int64_t i = 0; i < data->totals.sequences; i++) {
+        rcvi_span span;
+        int32_t label;
+        if (data->kind == RCV_DATA_STEP_CLASSES) {
+            RCVI_TRY(rcvi_data_read_spans(data, i, 1, &span));
+            RCVI_TRY(count_step_classes(data, span, counts));
+        } else {
+            RCVI_TRY(rcvi_data_read_label(data, i, &label));
+            if (label >= 0) counts[label]++;
+        }
+    }
+    return RCV_OK;
 }

@@ -67,6 +67,22 @@ rcv_status rcvi_text_file_chunks(rcvi_text_file *text, rcvi_visit *visit, void *
     return RCV_OK;
 }
 
+rcv_status rcvi_text_file_parts(rcvi_text_file *text, rcvi_visit_part *visit, void *user) {
+    size_t got, used = 0;
+    bool ended = false;
+    rewind_text(text);
+    while (!ended) {
+        if (text->filled > RCVI_FILE_CHUNK)
+            return rcvi_fail(RCV_FORMAT, "%s has a word of more than %d bytes at byte %lld", text->path,
+                             RCVI_FILE_CHUNK, (long long)text->offset);
+        RCVI_TRY(read_more(text, text->capacity - text->filled, &got));
+        ended = text->filled < text->capacity;
+        RCVI_TRY(visit(user, text->buffer, text->filled, ended, text->offset, &used));
+        remove_bytes(text, used);
+    }
+    return RCV_OK;
+}
+
 static rcv_status hash_chunk(void *user, const char *bytes, size_t length, int64_t offset) {
     uint64_t *hash = user;
     (void)offset;

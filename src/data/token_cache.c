@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const uint64_t SIGNATURE = UINT64_C(0x3130766365526b74); /* changes with every version of the format */
+static const uint64_t SIGNATURE = UINT64_C(0x3230766365526b74); /* changes with every version of the format */
 
 static uint64_t header_hash(const rcvi_token_cache_header *h) {
     return rcvi_hash_chunk(0, h, offsetof(rcvi_token_cache_header, hash));
@@ -111,32 +111,34 @@ rcv_status rcvi_write_span(rcvi_import *import, int64_t start, int64_t length) {
 }
 
 /* The names that are stored in the file; given names are not, because later imports are given them again. */
-static const rcvi_words *stored_names(const rcvi_import *import, int section) {
-    if (section == RCVI_CLASSES) return import->given_classes ? NULL : &import->classes;
-    bool found = import->vocabulary && import->level == RCV_LEVEL_WORD && !import->given_vocabulary;
-    return found ? &import->vocabulary->words : NULL;
+static rcv_status print_vocabulary(rcvi_import *import) {
+    const bool found = import->vocabulary && rcvi_level_is_counted(import->level) && !import->given_vocabulary;
+    rcvi_free(import->context, import->vocabulary_text);
+    import->vocabulary_text = NULL;
+    return found ? rcv_vocabulary_print(import->vocabulary, &import->vocabulary_text) : RCV_OK;
 }
 
-static rcv_status write_names(rcvi_import *import, int section, char end) {
-    const rcvi_words *words = stored_names(import, section);
-    for (int64_t i = 0; words && i < words->size; i++) {
+static rcv_status write_names(rcvi_import *import) {
+    if (import->vocabulary_text)
+        RCVI_TRY(rcvi_write_section(import, RCVI_WORDS, import->vocabulary_text, strlen(import->vocabulary_text)));
+    for (int64_t i = 0; !import->given_classes && i < import->classes.size; i++) {
         size_t length;
-        const char *word = rcvi_words_at(words, i, &length);
-        RCVI_TRY(rcvi_write_section(import, section, word, length));
-        RCVI_TRY(rcvi_write_section(import, section, &end, 1));
+        const char *name = rcvi_words_at(&import->classes, i, &length);
+        RCVI_TRY(rcvi_write_section(import, RCVI_CLASSES, name, length + 1)); /* with its NUL */
     }
     return RCV_OK;
 }
 
-static int64_t names_bytes(const rcvi_import *import, int section) {
-    const rcvi_words *words = stored_names(import, section);
-    return words && words->size ? (int64_t)words->starts[words->size] : 0; /* each with one terminating byte */
+static int64_t class_bytes(const rcvi_import *import) {
+    const rcvi_words *classes = &import->classes;
+    return !import->given_classes && classes->size ? (int64_t)classes->starts[classes->size] : 0;
 }
 
 static rcv_status set_layout(rcvi_import *import, rcvi_token_cache_header *h) {
     int64_t *bytes = import->totals.bytes, at = sizeof *h;
-    bytes[RCVI_WORDS] = names_bytes(import, RCVI_WORDS);
-    bytes[RCVI_CLASSES] = names_bytes(import, RCVI_CLASSES);
+    RCVI_TRY(print_vocabulary(import));
+    bytes[RCVI_WORDS] = import->vocabulary_text ? (int64_t)strlen(import->vocabulary_text) : 0;
+    bytes[RCVI_CLASSES] = class_bytes(import);
     h->totals = import->totals;
     for (int i = 0; i < RCVI_SECTIONS; i++) {
         at = (at + RCVI_TOKEN_CACHE_ALIGNMENT - 1) / RCVI_TOKEN_CACHE_ALIGNMENT * RCVI_TOKEN_CACHE_ALIGNMENT;
@@ -157,8 +159,7 @@ static rcv_status write_sections(rcvi_import *import, int file, rcvi_token_cache
         import->writers[i] = (rcvi_writer){
             .file = file, .at = s->offset, .end = s->offset + s->bytes, .buffer = buffers + i * RCVI_FILE_CHUNK};
     }
-    rcv_status status = write_names(import, RCVI_WORDS, '\n');
-    if (!status) status = write_names(import, RCVI_CLASSES, '\0');
+    rcv_status status = write_names(import);
     if (!status) status = import->reader->write(import);
     if (!status) status = rcvi_text_file_check(&import->source);
     for (int i = 0; i < RCVI_SECTIONS && !status; i++) {
@@ -318,6 +319,8 @@ rcv_status rcvi_token_cache_open(rcvi_import *import, rcvi_data_file **out, int6
     int file = -1;
     *out = NULL;
     rcv_status status = open_file(import, &h, &file);
+    rcvi_free(import->context, import->vocabulary_text);
+    import->vocabulary_text = NULL;
     if (!status) status = rcvi_data_file_new(import->context, file, import->source.path, NULL, out);
     if (file >= 0) close(file);
     if (status) return status;

@@ -13,6 +13,10 @@ typedef struct {
     rcvi_words classes;         /* of the file */
     int64_t words, class_count; /* sizes of the vocabulary and the classes, of the import or the file */
     int64_t at, steps, longest; /* of the spans so far */
+    int64_t column;             /* of the values so far: outputs of the row that is not complete */
+    bool row_is_missing;        /* the first of these is NaN */
+    rcvi_group group;           /* the one before; -1, -1: there is none */
+    char last;                  /* byte of the names */
     bool no_memory;             /* the check could not be completed */
 } check;
 
@@ -29,21 +33,25 @@ static bool totals_fit(const check *c) {
     const rcvi_totals *t = &c->h->totals;
     const rcv_data_kind kind = c->import->kind;
     const bool in_text = c->import->level == RCV_LEVEL_BYTE && kind <= RCV_DATA_LINES, stream = kind == RCV_DATA_STREAM;
-    const bool examples = kind >= RCV_DATA_CLASSES, has_tokens = !in_text && t->features == 0;
-    int64_t labels = kind == RCV_DATA_CLASSES ? 1 : kind == RCV_DATA_VALUES ? t->outputs : 0;
+    const bool examples = !rcvi_kind_is_text(kind), has_tokens = !in_text && t->features == 0;
+    const int64_t labelled = rcvi_kind_has_steps(kind) ? t->tokens : t->sequences;
+    int64_t labels = rcvi_kind_has_classes(kind) ? 1 : rcvi_kind_has_values(kind) ? t->outputs : 0;
     for (int i = 0; i < RCVI_SECTIONS; i++)
         if (t->bytes[i] != c->h->sections[i].bytes) return false;
     if (t->tokens < 0 || t->sequences < 0 || t->longest < 0 || t->features < 0 || t->outputs < 0) return false;
     if (t->longest > t->tokens || t->sequences > t->tokens) return false;
     if (t->features > 0 && !examples) return false;
-    if (kind == RCV_DATA_CLASSES ? t->outputs != c->class_count : kind != RCV_DATA_VALUES && t->outputs != 0)
+    if (rcvi_kind_has_classes(kind) ? t->outputs != c->class_count : !rcvi_kind_has_values(kind) && t->outputs != 0)
         return false;
+    if (rcvi_kind_has_values(kind) && t->sequences > 0 && t->outputs == 0) return false;
     if (stream && (t->sequences != 1 || t->longest != t->tokens)) return false;
     if (t->token_bytes != (has_tokens ? token_bytes(c->words) : 0)) return false;
     return is_product(t->bytes[RCVI_TOKENS], t->tokens, t->token_bytes, 1) &&
            is_product(t->bytes[RCVI_NUMBERS], t->tokens, t->features, (int64_t)sizeof(float)) &&
-           is_product(t->bytes[RCVI_LABELS], t->sequences, labels, (int64_t)sizeof(float)) &&
-           is_product(t->bytes[RCVI_SPANS], stream ? 0 : t->sequences, (int64_t)sizeof(rcvi_span), 1);
+           is_product(t->bytes[RCVI_LABELS], labelled, labels, (int64_t)sizeof(float)) &&
+           is_product(t->bytes[RCVI_SPANS], stream ? 0 : t->sequences, (int64_t)sizeof(rcvi_span), 1) &&
+           t->groups >= 0 && t->groups <= t->sequences && t->left_out >= 0 &&
+           is_product(t->bytes[RCVI_GROUPS], t->groups, (int64_t)sizeof(rcvi_group), 1);
 }
 
 /* ---- sections ---- */
@@ -68,18 +76,34 @@ static bool tokens_fit(check *c, const char *bytes, size_t length) {
 
 static bool numbers_fit(check *c, const char *bytes, size_t length) {
     const float *numbers = (const void *)bytes;
-    bool good = true;
-    (void)c;
-    for (size_t i = 0; i < length / sizeof *numbers; i++) good &= isfinite(numbers[i]) != 0;
-    return good;
+    bool finite = true, infinite = false;
+    for (size_t i = 0; i < length / sizeof *numbers; i++) {
+        finite &= isfinite(numbers[i]) != 0;
+        infinite |= isinf(numbers[i]) != 0;
+    }
+    return c->import->schema.missing == RCV_MISSING_ERROR ? finite : !infinite;
+}
+
+/* All outputs of a row are missing, or none. */
+static bool values_fit(check *c, const char *bytes, size_t length) {
+    const float *values = (const void *)bytes;
+    for (size_t i = 0; i < length / sizeof *values; i++) {
+        if (c->column == 0) c->row_is_missing = isnan(values[i]) != 0;
+        if (c->row_is_missing ? !isnan(values[i]) : !isfinite(values[i])) return false;
+        if (++c->column == c->h->totals.outputs) c->column = 0;
+    }
+    return true;
 }
 
 static bool labels_fit(check *c, const char *bytes, size_t length) {
-    if (c->import->kind == RCV_DATA_VALUES) return numbers_fit(c, bytes, length);
-    const uint32_t *labels = (const void *)bytes;
-    uint32_t largest = 0;
-    for (size_t i = 0; i < length / sizeof *labels; i++) largest = labels[i] > largest ? labels[i] : largest;
-    return largest < c->class_count;
+    if (rcvi_kind_has_values(c->import->kind)) return values_fit(c, bytes, length);
+    const int32_t *labels = (const void *)bytes;
+    int32_t least = 0, largest = -1;
+    for (size_t i = 0; i < length / sizeof *labels; i++) {
+        least = labels[i] < least ? labels[i] : least;
+        largest = labels[i] > largest ? labels[i] : largest;
+    }
+    return least >= -1 && largest < c->class_count;
 }
 
 /* Sequences must be contiguous. Only lines of bytes, whose spans refer to the text, may have gaps: empty lines. */
@@ -96,6 +120,25 @@ static bool spans_fit(check *c, const char *bytes, size_t length) {
         c->steps += span.length;
         if (span.length > c->longest) c->longest = span.length;
     }
+    return true;
+}
+
+/* First pieces and names of whole sequences rise, and lie within the sections. */
+static bool groups_fit(check *c, const char *bytes, size_t length) {
+    const rcvi_group *groups = (const void *)bytes;
+    const int64_t names = c->h->sections[RCVI_NAMES].bytes;
+    for (size_t i = 0; i < length / sizeof *groups; i++) {
+        const rcvi_group group = groups[i];
+        if (group.first <= c->group.first || group.first >= c->h->totals.sequences) return false;
+        if (c->group.first < 0 && group.first != 0) return false;
+        if (names > 0 ? group.name <= c->group.name || group.name >= names : group.name != 0) return false;
+        c->group = group;
+    }
+    return true;
+}
+
+static bool bytes_fit(check *c, const char *bytes, size_t length) {
+    c->last = bytes[length - 1];
     return true;
 }
 
@@ -169,18 +212,20 @@ static bool names_fit(check *c, int number, bool wanted, int64_t limit) {
     return good;
 }
 
-/* Checks the vocabulary and the classes; a vocabulary of words must have <eos>. */
+/* Checks the vocabulary and the classes. A vocabulary of the text's own must have <eos>; one of pieces may have no end of a line where no line is a sequence. */
 static bool all_names_fit(check *c) {
     const rcvi_import *r = c->import;
-    const bool words = r->level == RCV_LEVEL_WORD && !r->given_vocabulary && c->h->totals.features == 0;
-    const bool classes = r->kind == RCV_DATA_CLASSES && !r->given_classes && c->h->totals.sequences > 0;
+    const bool words = rcvi_level_is_counted(r->level) && !r->given_vocabulary && c->h->totals.features == 0;
+    const bool classes = rcvi_kind_has_classes(r->kind) && !r->given_classes && c->h->totals.sequences > 0;
     if (!names_fit(c, RCVI_WORDS, words, RCVI_LIMIT_VOCABULARY) ||
         !names_fit(c, RCVI_CLASSES, classes, RCVI_LIMIT_CLASSES))
         return false;
     const rcv_vocabulary *vocabulary = c->vocabulary ? c->vocabulary : r->vocabulary;
     c->words = vocabulary ? vocabulary->words.size : 0;
     c->class_count = classes ? c->classes.size : r->classes.size;
-    return c->h->totals.features > 0 || (vocabulary && vocabulary->eos >= 0);
+    const bool needs_end = r->level != RCV_LEVEL_PIECE || r->kind == RCV_DATA_LINES;
+    return c->h->totals.features > 0 ||
+           (vocabulary && vocabulary->level == r->level && (vocabulary->eos >= 0 || !needs_end));
 }
 
 /* ---- all ---- */
@@ -189,13 +234,14 @@ static bool content_fits(check *c) {
     const rcvi_totals *t = &c->h->totals;
     if (!gaps_fit(c) || !all_names_fit(c) || !totals_fit(c)) return false;
     if (!section_fits(c, RCVI_TOKENS, tokens_fit) || !section_fits(c, RCVI_NUMBERS, numbers_fit) ||
-        !section_fits(c, RCVI_LABELS, labels_fit) || !section_fits(c, RCVI_SPANS, spans_fit))
+        !section_fits(c, RCVI_LABELS, labels_fit) || !section_fits(c, RCVI_SPANS, spans_fit) ||
+        !section_fits(c, RCVI_GROUPS, groups_fit) || !section_fits(c, RCVI_NAMES, bytes_fit) || c->last != '\0')
         return false;
     return c->import->kind == RCV_DATA_STREAM || (c->steps == t->tokens && c->longest == t->longest);
 }
 
 rcv_status rcvi_token_cache_check(rcvi_import *import, int file, const rcvi_token_cache_header *h, bool *good) {
-    check c = {.import = import, .h = h, .file = file};
+    check c = {.import = import, .h = h, .file = file, .group = {-1, -1}};
     rcvi_words_init(&c.classes, import->context);
     *good = content_fits(&c);
     if (*good && c.vocabulary) {

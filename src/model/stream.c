@@ -300,11 +300,17 @@ rcv_status rcv_stream_step(rcv_stream *stream, const void *frames, int64_t steps
     return step_copied(stream, frames, steps, out);
 }
 
+static void forget_frames(const rcv_stream *stream, int64_t first, int64_t end) {
+    if (stream->ends.forget) stream->ends.forget(stream->ends.user, first, end);
+}
+
 rcv_status rcv_stream_reset(rcv_stream *stream, const uint8_t *rows) {
     RCVI_NEED(stream, "stream");
     char *states;
     RCVI_TRY(open_states(stream, &states));
     if (!rows) memset(states, 0, side_bytes(stream));
+    for (int64_t row = 0; row < stream->batch; row++)
+        if (!rows || rows[row]) forget_frames(stream, row, row + 1);
     for (int64_t row = 0; rows && row < stream->batch; row++) {
         for (size_t i = 0; rows[row] && i < stream->piece_count; i++) {
             const piece *p = &stream->pieces[i];
@@ -354,6 +360,7 @@ rcv_status rcv_stream_set_states(rcv_stream *stream, int64_t row, const void *st
                    (size_t)p->size * stream->real_bytes);
         }
     }
+    forget_frames(stream, first, end);
     return send_states(stream);
 }
 

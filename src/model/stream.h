@@ -10,6 +10,8 @@ typedef struct {
     rcv_status (*step)(void *user, const void *frames, int64_t steps, void *out);
     size_t (*frame_bytes)(const void *user); /* of the frames of one step */
     size_t (*out_bytes)(const void *user);   /* of the outputs of one step */
+    /* Rows first .. end - 1 have other states: what is known of the frames before them is forgotten. NULL: nothing is known. */
+    void (*forget)(void *user, int64_t first, int64_t end);
     void (*free)(void *user);
     void *user;
 } rcvi_stream_ends;

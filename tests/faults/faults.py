@@ -53,6 +53,8 @@ class Verb:
 
 VERBS = {
     "list": Verb("list"),
+    "completion": Verb("completion", "bash"),
+    "doctor": Verb("doctor", "--json", "--no-python", loose=True, less=True),
     "cell": Verb("cell", "own.cell", "--json", "--backward"),
     "init": Verb("init", "old.safetensors", "--overwrite", "--cell", "own.cell", "--hidden", "4", "--input", "3"),
     "run": Verb("run", "net.safetensors", "--input", "x.safetensors", "--output", "y.safetensors", "--grad"),

@@ -4,6 +4,7 @@
 
 #include "data/internal.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,11 @@ static const struct {
     {"lines", "the cat sat\na dog sat on a log\nthe cat saw the dog\n", RCV_DATA_LINES},
     {"classes", "{\"x\": [[1, 2], [3, 4]], \"y\": \"a\"}\n{\"x\": [[5, 6]], \"y\": \"b\"}\n", RCV_DATA_CLASSES},
     {"texts", "{\"text\": \"a b c\", \"y\": \"good\"}\n{\"text\": \"c a\", \"y\": \"bad\"}\n", RCV_DATA_CLASSES},
-    {"values", "{\"x\": [1, 2, 3], \"y\": [4, 5]}\n{\"x\": [5], \"y\": [6, 7]}\n", RCV_DATA_VALUES}};
+    {"values", "{\"x\": [1, 2, 3], \"y\": [4, 5]}\n{\"x\": [5], \"y\": [6, 7]}\n", RCV_DATA_VALUES},
+    {"step-classes", "{\"x\": [1, 2, 3], \"y\": [\"a\", null, \"b\"]}\n{\"x\": [5], \"y\": [\"b\"]}\n",
+     RCV_DATA_STEP_CLASSES},
+    {"step-values", "{\"x\": [1, 2, 3], \"y\": [[1, 2], null, [3, 4]]}\n{\"x\": [5], \"y\": [[5, 6]]}\n",
+     RCV_DATA_STEP_VALUES}};
 enum { TEXTS = sizeof texts / sizeof *texts };
 
 static const char *text_path(size_t index) { return fuzz_path(texts[index].name); }
@@ -115,8 +120,12 @@ static bool seed(size_t index, fuzz_input *input) {
 static void check_batch(const rcv_data *data, const rcvi_batch *batch) {
     const rcv_vocabulary *vocabulary = rcv_data_vocabulary(data);
     int64_t rows = batch->steps * batch->batch, tokens = vocabulary ? rcv_vocabulary_size(vocabulary) : 0;
-    bool classes = rcv_data_get_kind(data) == RCV_DATA_CLASSES, values = rcv_data_get_kind(data) == RCV_DATA_VALUES;
-    int64_t targets = values ? 0 : classes ? batch->batch : rows, most = classes ? rcv_data_outputs(data) : tokens;
+    const rcv_data_kind kind = rcv_data_get_kind(data);
+    bool classes = rcvi_kind_has_classes(kind), values = rcvi_kind_has_values(kind);
+    int64_t labels = rcvi_kind_has_steps(kind) ? rows : batch->batch, outputs = rcv_data_outputs(data);
+    int64_t targets = values ? 0 : labels, most = classes ? outputs : tokens;
+    for (int64_t i = 0; values && i < labels * outputs; i++)
+        fuzz_check(isfinite(batch->values[i]) || isnan(batch->values[i / outputs * outputs]));
     for (int64_t b = 0; batch->lengths && b < batch->batch; b++)
         fuzz_check(batch->lengths[b] >= 1 && batch->lengths[b] <= batch->steps);
     for (int64_t i = 0; batch->inputs && i < rows; i++) fuzz_check(batch->inputs[i] >= 0 && batch->inputs[i] < tokens);
@@ -128,7 +137,7 @@ static void check_data(const rcv_data *data) {
     bool stream = rcv_data_get_kind(data) == RCV_DATA_STREAM;
     int64_t bounds[] = {rcv_data_longest(data)};
     fuzz_check(rcv_data_tokens(data) > 0 && rcv_data_sequences(data) > 0 && rcv_data_longest(data) > 0);
-    for (int64_t i = 0; rcv_data_get_kind(data) == RCV_DATA_CLASSES && i < rcv_data_outputs(data); i++)
+    for (int64_t i = 0; rcvi_kind_has_classes(rcv_data_get_kind(data)) && i < rcv_data_outputs(data); i++)
         fuzz_check(rcv_data_class_name(data, i, NULL) != NULL);
     const rcvi_batcher_options options = {
         .how = stream ? RCVI_ALL : RCVI_SEQUENCES, .batch = 2, .steps = 3, .bounds = bounds, .bound_count = 1};

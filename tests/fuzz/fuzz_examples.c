@@ -43,7 +43,10 @@ static bool seed(size_t index, fuzz_input *input) {
         "{\"x\": [[0.5, -1], [0.25, 2], [1, 0]], \"y\": \"a\"}\n{\"x\": [[-0.5, 1]], \"y\": \"b\"}\n",
         "{\"x\": [1, 2, 3], \"y\": 4}\n\n{\"x\": [5], \"y\": 6}\n",
         "{\"text\": \"the cat sat\", \"y\": \"good\"}\n{\"text\": \"on a mat\", \"y\": \"bad\"}\n",
-        "1 0.5 0.25 0.125\n2 1 2 3 4\n", "0,1.5,2.5\n1,3.5,4.5\n"};
+        "{\"x\": [1, 2, 3], \"y\": [\"a\", null, 4]}\n{\"x\": [5], \"y\": [\"b\"]}\n",
+        "{\"x\": [1, 2], \"y\": [null, [1, 2]]}\n{\"x\": [5, 6], \"y\": [[1, 2], [3, 4]]}\n",
+        "1 0.5 0.25 0.125\n2 1 2 3 4\n",
+        "0,1.5,2.5\n1,3.5,4.5\n"};
     return index < sizeof texts / sizeof *texts && fuzz_text(texts[index], input);
 }
 
@@ -57,8 +60,24 @@ static void print_example(const rcvi_example *e, rcvi_text *out) {
             rcvi_text_add(out, "%s%.9g", f ? ", " : "", (double)e->x[t * e->features + f]);
         rcvi_text_add(out, "]");
     }
+    if (!rcvi_kind_has_steps(e->kind) && e->outputs == 0) {
+        rcvi_text_add(out, "], \"y\": null}");
+        return;
+    }
     rcvi_text_add(out, "], \"y\": [");
-    for (int64_t i = 0; i < e->outputs; i++) rcvi_text_add(out, "%s%.9g", i ? ", " : "", (double)e->values[i]);
+    const bool steps = rcvi_kind_has_steps(e->kind);
+    for (int64_t r = 0; r < (steps ? e->steps : 1); r++) {
+        const float *row = e->values + r * e->outputs;
+        rcvi_text_add(out, "%s%s", r ? ", " : "", !steps ? "" : e->outputs ? "[" : "null");
+        for (int64_t i = 0; i < e->outputs; i++) {
+            rcvi_text_add(out, "%s", i ? ", " : "");
+            if (isnan(row[i]))
+                rcvi_text_add(out, "null");
+            else
+                rcvi_text_add(out, "%.9g", (double)row[i]);
+        }
+        rcvi_text_add(out, "%s", steps && e->outputs ? "]" : "");
+    }
     rcvi_text_add(out, "]}");
 }
 
@@ -73,7 +92,9 @@ static void check_again(const rcvi_example *e) {
     fuzz_check(rcvi_example_parse(&again, line, strlen(line)) == RCV_OK);
     fuzz_check(again.steps == e->steps && again.features == e->features && again.outputs == e->outputs);
     for (int64_t i = 0; i < e->steps * e->features; i++) fuzz_check(again.x[i] == e->x[i]); /* JSON's -0 is 0 */
-    for (int64_t i = 0; i < e->outputs; i++) fuzz_check(again.values[i] == e->values[i]);
+    const int64_t rows = rcvi_kind_has_steps(e->kind) ? e->steps : 1;
+    for (int64_t i = 0; i < rows * e->outputs; i++)
+        fuzz_check(again.values[i] == e->values[i] || (isnan(again.values[i]) && isnan(e->values[i])));
     rcvi_free(e->context, line);
     rcvi_example_free(&again);
 }
@@ -90,10 +111,14 @@ static bool read_line(rcvi_example *e, const char *line, size_t length) {
         fuzz_check(e->steps > 0 && e->features > 0);
         for (int64_t i = 0; i < e->steps * e->features; i++) fuzz_check(isfinite(e->x[i]));
     }
-    if (e->kind == RCV_DATA_VALUES) {
-        fuzz_check(e->outputs > 0);
-        for (int64_t i = 0; i < e->outputs; i++) fuzz_check(isfinite(e->values[i]));
+    if (rcvi_kind_has_steps(e->kind)) fuzz_check(!e->text);
+    if (rcvi_kind_has_values(e->kind)) {
+        for (int64_t i = 0; e->kind == RCV_DATA_VALUES && i < e->outputs; i++) fuzz_check(isfinite(e->values[i]));
         if (!e->text) check_again(e);
+    } else if (rcvi_kind_has_steps(e->kind)) {
+        int64_t names = 0;
+        for (size_t at = 0; at < e->names_bytes; at += strlen(e->names + at) + 1) names++;
+        fuzz_check(names == e->steps);
     } else {
         fuzz_check(e->label_length < sizeof e->label);
     }
@@ -123,7 +148,7 @@ static void check_data(const rcv_data *data) {
     for (int64_t i = 0; i <= longest; i++) total += counts[i];
     fuzz_check(total == rcv_data_sequences(data) && counts[0] == 0);
     free(counts);
-    for (int64_t i = 0; rcv_data_get_kind(data) == RCV_DATA_CLASSES && i < rcv_data_outputs(data); i++) {
+    for (int64_t i = 0; rcvi_kind_has_classes(rcv_data_get_kind(data)) && i < rcv_data_outputs(data); i++) {
         size_t length;
         fuzz_check(rcv_data_class_name(data, i, &length) != NULL);
     }
@@ -146,8 +171,10 @@ static bool read_examples(const uint8_t *bytes, size_t length) {
     static unsigned inputs;
     bool classes = read_lines((const char *)bytes, length, RCV_DATA_CLASSES);
     bool values = read_lines((const char *)bytes, length, RCV_DATA_VALUES);
-    if (inputs++ % 64 == 0) read_file(bytes, length, inputs / 64 % 2 ? RCV_DATA_CLASSES : RCV_DATA_VALUES);
-    return classes || values;
+    bool step_classes = read_lines((const char *)bytes, length, RCV_DATA_STEP_CLASSES);
+    bool step_values = read_lines((const char *)bytes, length, RCV_DATA_STEP_VALUES);
+    if (inputs++ % 64 == 0) read_file(bytes, length, (rcv_data_kind)(RCV_DATA_CLASSES + inputs / 64 % 4));
+    return classes || values || step_classes || step_values;
 }
 
 static const fuzz_target target = {

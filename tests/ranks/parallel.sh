@@ -24,6 +24,11 @@ head -60 text.txt >valid.txt
 awk 'BEGIN { srand(3); for (i = 0; i < 96; i++) { n = 1 + int(rand() * 6); s = ""
     for (k = 0; k < n; k++) s = s (k ? ", " : "") "[" rand() - 0.5 ", " rand() - 0.5 "]"
     print "{\"x\": [" s "], \"y\": " (i % 3) "}" } }' >examples.jsonl
+# The same with a target at every time step, of which one of five is missing.
+awk 'BEGIN { srand(4); for (i = 0; i < 96; i++) { n = 1 + int(rand() * 6); s = y = ""
+    for (k = 0; k < n; k++) { s = s (k ? ", " : "") "[" rand() - 0.5 ", " rand() - 0.5 "]"
+        y = y (k ? ", " : "") ((i + k) % 5 == 0 ? "null" : (i + 2 * k) % 3) }
+    print "{\"x\": [" s "], \"y\": [" y "]}" } }' >steps.jsonl
 
 usual="--hidden 12 --layers 3 --embedding 10 --batch 8 --length 12 --steps 6 --log-every 1 --dtype float64 --effort estimate --threads 1 --learning-rate 0.05 --checkpoint-seconds 0"
 
@@ -74,6 +79,8 @@ add_case "buckets by tokens" text.txt stages --level word --kind lines --buckets
 add_case "a stream with validation and an average" text.txt stages --level word --optimiser asgd --nonmono 1 --valid valid.txt --validate-every 2 --eval-batch 3
 add_case "classes, bidirectional" examples.jsonl stages --kind classes --buckets none --cell gru --bidirectional --optimiser adamw --weight-decay 0.1 --valid none
 add_case "values of a projected cell" examples.jsonl stages --kind values --buckets 3,6 --cell lstm_proj --sizes proj=7 --optimiser adam --valid none
+add_case "classes of steps" steps.jsonl stages --kind step-classes --buckets 3,6 --cell gru --bidirectional --optimiser adam --valid steps.jsonl --validate-every 3
+add_case "values of steps" steps.jsonl stages --kind step-values --buckets none --optimiser adam --valid none --loss sequence
 usual=${usual/--embedding 10/--embedding 12}
 add_case "an output layer tied to the embedding" text.txt no --level word --tied --optimiser adam --valid none
 usual=${usual/--embedding 12/--embedding 10}

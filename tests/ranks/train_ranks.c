@@ -35,7 +35,7 @@ static rcv_status read_options(rcv_settings *settings, char *rest) {
 /* ---- data ---- */
 
 static rcv_status open_data(const rcv_settings *settings, const char *path, const rcv_data *like, rcv_data **data) {
-    static const char *const kinds[] = {"stream", "lines", "classes", "values"};
+    static const char *const kinds[] = {"stream", "lines", "classes", "values", "step-classes", "step-values"};
     const char *kind = rcv_settings_get(settings, "kind");
     bool bytes = !strcmp(rcv_settings_get(settings, "level"), "byte");
     rcv_data_options options =

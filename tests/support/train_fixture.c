@@ -24,6 +24,32 @@ const char *const train_fixture_values = "{\"x\": [[0.5, -1], [0.25, 2], [1, 0]]
                                          "{\"x\": [[-1, -1]], \"y\": [0, 0.75]}\n"
                                          "{\"x\": [[0.25, -0.5], [1, 1], [-2, 0.5]], \"y\": [1, 1]}\n";
 
+/* Of different lengths; the third has no target. */
+static const char step_classes[] =
+    "{\"x\": [[0.5, -1], [0.25, 2], [1, 0]], \"y\": [\"a\", null, \"b\"]}\n"
+    "{\"x\": [[-0.5, 1], [0.75, -2]], \"y\": [\"b\", \"c\"]}\n"
+    "{\"x\": [[1, -1]], \"y\": [null]}\n"
+    "{\"x\": [[1.5, 0.5], [-1, 1], [0.5, 0.5], [2, -1]], \"y\": [null, \"c\", \"a\", \"a\"]}\n"
+    "{\"x\": [[0.5, 1], [0.25, 0.125]], \"y\": [\"c\", null]}\n";
+static const char step_values[] =
+    "{\"x\": [[1, -1]], \"y\": [null]}\n"
+    "{\"x\": [[0.5, -1], [0.25, 2], [1, 0]], \"y\": [[0.5, 1], null, [-1, 0.25]]}\n"
+    "{\"x\": [[-0.5, 1], [0.75, -2]], \"y\": [[2, -0.5], [0, 0.75]]}\n"
+    "{\"x\": [[1.5, 0.5], [-1, 1], [0.5, 0.5], [2, -1]], \"y\": [[null, 1], [1, 1], [0.5, 2], [-1, -1]]}\n"
+    "{\"x\": [[0.5, 1], [0.25, 0.125]], \"y\": [[1, 0], null]}\n";
+
+const char *train_fixture_text(rcv_data_kind kind) {
+    const char *const texts[] = {train_fixture_verse,  train_fixture_verse, train_fixture_examples,
+                                 train_fixture_values, step_classes,        step_values};
+    return texts[kind];
+}
+
+const char *train_fixture_kind(rcv_data_kind kind) {
+    static const char *const names[] = {"kind=stream", "kind=lines",        "kind=classes",
+                                        "kind=values", "kind=step-classes", "kind=step-values"};
+    return names[kind];
+}
+
 void train_fixture_open(train_fixture *w) {
     *w = (train_fixture){0};
     w->context = test_context(&w->allocator);

@@ -53,8 +53,11 @@ typedef struct {
 /* Runs the trainer with the recorder. Settings must have log-every=1. */
 rcv_status train_fixture_run(rcv_trainer *trainer, const char *output, recorder *recorder);
 
-extern const char *const train_fixture_verse;    /* a few lines of words */
-extern const char *const train_fixture_examples; /* classes, of two features; as values with another last number */
+/* One of these, or the same with targets at every step, of which some are missing. */
+const char *train_fixture_text(rcv_data_kind kind);
+const char *train_fixture_kind(rcv_data_kind kind); /* kind=... */
+extern const char *const train_fixture_verse;       /* a few lines of words */
+extern const char *const train_fixture_examples;    /* classes, of two features; as values with another last number */
 extern const char *const train_fixture_values;
 
 #endif

@@ -9,7 +9,7 @@
 
 enum { ROWS = 16, BAR = 50 }; /* of the histogram */
 
-static const char *const levels[] = {"word", "byte", NULL};
+static const char *const levels[] = {"word", "byte", "character", "piece", NULL};
 static const char *const kinds[] = {"stream", "lines", "classes", "values", NULL};
 
 /* Lengths to which sequences are padded, and the cost of the padding. */
@@ -23,7 +23,7 @@ typedef struct {
 enum { WAYS = 3 };
 
 typedef struct {
-    const char *what, *path, *cache, *lengths, *json;
+    const char *what, *path, *cache, *lengths, *json, *vocabulary;
     int level, kind;
     int64_t most;  /* maximum of automatic buckets; 0: none */
     buckets given; /* count 0: none were given */
@@ -81,13 +81,16 @@ static bool parse_buckets(arguments *arguments) {
 }
 
 static parsed parse(arguments *arguments, int argc, char **argv) {
+    static const char *const whats[] = {"stats", NULL};
     const operand operands[] = {
         {"stats", "the word stats", &arguments->what},
         {"FILE", "a text, or examples, one a line", &arguments->path},
     };
     option options[] = {
-        {"level", OPTION_CHOICE, &arguments->level, .value = "LEVEL", .help = "tokens: word or byte",
+        {"level", OPTION_CHOICE, &arguments->level, .value = "LEVEL", .help = "tokens: word, byte, character or piece",
          .choices = levels},
+        {"vocabulary", OPTION_TEXT, &arguments->vocabulary, .value = "FILE",
+         .help = "words, characters, or a tokenizer.json, which sets the level; else of the text"},
         {"kind", OPTION_CHOICE, &arguments->kind, .value = "KIND", .help = "stream, lines, classes or values",
          .choices = kinds},
         {"buckets", OPTION_TEXT, &arguments->lengths, .value = "HOW",
@@ -100,15 +103,12 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
                              .summary = "Shows statistics of a training file: tokens, lengths of sequences, buckets",
                              .operands = operands,
                              .operand_count = COUNT(operands),
+                             .choices = whats,
                              .groups = &group,
                              .group_count = 1};
     const parsed next = command_parse(&command, argc, argv);
     if (next != PARSED_GO) {
         return next;
-    }
-    if (strcmp(arguments->what, "stats") != 0) {
-        say("data has no '%.60s'; use data stats FILE", arguments->what);
-        return PARSED_WRONG;
     }
     if (!parse_buckets(arguments)) {
         say("--buckets must be none, increasing lengths such as 10,20,40, or auto:K with K in 1..%d, not '%.60s'",
@@ -143,9 +143,21 @@ static rcv_status find_buckets(const arguments *arguments, statistics *s) {
 }
 
 static rcv_status compute_statistics(rcv_context *context, const arguments *arguments, statistics *s) {
-    const rcv_data_options options = RCV_INIT(rcv_data_options, .level = (rcv_level)arguments->level,
-                                              .kind = (rcv_data_kind)arguments->kind, .cache = arguments->cache);
-    rcv_status status = rcv_data_open(context, arguments->path, &options, &s->data);
+    rcv_vocabulary *vocabulary = NULL;
+    rcv_data_options options = RCV_INIT(rcv_data_options, .level = (rcv_level)arguments->level,
+                                        .kind = (rcv_data_kind)arguments->kind, .cache = arguments->cache);
+    rcv_status status = RCV_OK;
+    if (arguments->vocabulary != NULL) {
+        status = rcv_vocabulary_load(context, arguments->vocabulary, &vocabulary);
+    }
+    if (vocabulary != NULL) {
+        options.vocabulary = vocabulary;
+        options.level = rcv_vocabulary_level(vocabulary);
+    }
+    if (status == RCV_OK) {
+        status = rcv_data_open(context, arguments->path, &options, &s->data);
+    }
+    rcv_vocabulary_free(vocabulary);
     if (status != RCV_OK || options.kind == RCV_DATA_STREAM) {
         return status;
     }
@@ -278,6 +290,7 @@ int verb_data(int argc, char **argv) {
     }
     paths paths = {0};
     paths_add(&paths, PATH_READ, "FILE", arguments.path);
+    paths_add(&paths, PATH_READ, "--vocabulary", arguments.vocabulary);
     paths_add(&paths, PATH_FOLDER, "--cache", arguments.cache);
     paths_add(&paths, PATH_WRITTEN, "--json", arguments.json);
     if (!paths_are_apart(&paths) || (arguments.json != NULL && !output_is_free(arguments.json, OUTPUT_JSON))) {

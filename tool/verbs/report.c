@@ -50,7 +50,7 @@ static int work(const report *report, bool watch) {
     }
     const int result = status == RCV_OK ? write_pages(report, watch, settings) : fail(status);
     if (result != EXIT_FAILED) {
-        say("wrote %s", report->output);
+        note("wrote %s", report->output);
     }
     rcv_settings_free(settings);
     rcv_context_free(context);

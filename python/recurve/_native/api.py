@@ -14,8 +14,10 @@ FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT64, INT32, UINT8, BOOL, TFLOAT32 = range
 DTYPES = {"float32": FLOAT32, "float64": FLOAT64, "float16": FLOAT16, "bfloat16": BFLOAT16, "tfloat32": TFLOAT32}
 EFFORTS = {"measure": 0, "estimate": 1, "exhaustive": 2, "background": 3}
 OUTPUTS = {"default": 0, "logits": 1, "probabilities": 2, "log_probabilities": 3}
-KINDS = ("stream", "lines", "classes", "values")
-LEVELS = ("word", "byte")
+KINDS = ("stream", "lines", "classes", "values", "step-classes", "step-values")
+LEVELS = ("word", "byte", "character", "piece")
+FORMATS = ("auto", "text", "csv", "tsv", "jsonl", "numbers", "npy", "npz", "safetensors")
+MISSING = ("error", "previous", "mean", "zero")
 SETTING_FLAG, SETTING_INTEGER, SETTING_REAL, SETTING_TEXT, SETTING_CHOICE, SETTING_OUTPUT = range(6)
 DESCRIBE_BACKWARD, DESCRIBE_JSON = 1, 2
 EMPTY = -1  # a batch of no sequences
@@ -218,7 +220,24 @@ class DataOptions(Struct):
         ("class_count", c_size_t),
         ("like", c_void_p),
         ("cache", c_char_p),
+        ("format", c_int),
+        ("features", c_char_p),
+        ("target", c_char_p),
+        ("sequence", c_char_p),
+        ("time", c_char_p),
+        ("horizon", c_int64),
+        ("piece", c_int64),
+        ("missing", c_int),
+        ("unlabelled", c_bool),
     ]
+
+
+class Guess(Struct):
+    _fields_ = [("size", c_size_t), ("format", c_int), ("kind", c_int), ("level", c_int)]
+
+
+class PartOptions(Struct):
+    _fields_ = [("size", c_size_t), ("begin", c_double), ("end", c_double), ("by", c_int), ("seed", c_uint64)]
 
 
 class Setting(ctypes.Structure):
@@ -236,11 +255,25 @@ class Setting(ctypes.Structure):
 
 
 class EvaluationOptions(Struct):
-    _fields_ = [("size", c_size_t), ("batch", c_int64), ("threads", c_int64), ("go_on", GoOn), ("user", c_void_p)]
+    _fields_ = [("size", c_size_t), ("batch", c_int64), ("threads", c_int64), ("go_on", GoOn), ("user", c_void_p), ("confusion", POINTER(c_int64))]
 
 
 class Evaluation(Struct):
-    _fields_ = [("size", c_size_t), ("loss", c_double), ("counted", c_int64), ("accuracy", c_double)]
+    _fields_ = [
+        ("size", c_size_t),
+        ("loss", c_double),
+        ("counted", c_int64),
+        ("accuracy", c_double),
+        ("precision", c_double),
+        ("recall", c_double),
+        ("f1", c_double),
+        ("auc", c_double),
+        ("mae", c_double),
+        ("rmse", c_double),
+        ("r2", c_double),
+        ("naive_mae", c_double),
+        ("naive_rmse", c_double),
+    ]
 
 
 class Generation(Struct):
@@ -290,6 +323,7 @@ class Progress(ctypes.Structure):
         ("validation", c_double),
         ("best", c_double),
         ("written", c_int64),
+        ("metric", c_double),
     ]
 
 
@@ -304,6 +338,7 @@ class TrainerOptions(Struct):
         ("progress", OnProgress),
         ("log", Log),
         ("user", c_void_p),
+        ("validating", c_void_p),
     ]
 
 
@@ -399,6 +434,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "vocabulary_find": (c_int64, _P, c_char_p, c_size_t),
     "data_open": (_Status, _P, c_char_p, POINTER(DataOptions), _OBJECT),
     "data_free": (None, _P),
+    "data_get_kind": (c_int, _P),
+    "data_level": (c_int, _P),
     "setting_count": (c_size_t,),
     "setting_at": (POINTER(Setting), c_size_t),
     "settings_new": (_Status, _P, _OBJECT),

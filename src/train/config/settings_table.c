@@ -5,8 +5,13 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const levels[] = {"word", "byte", NULL};                        /* as rcv_level */
-static const char *const kinds[] = {"stream", "lines", "classes", "values", NULL}; /* as rcv_data_kind */
+static const char *const levels[] = {"word", "byte", "character", "piece", NULL};       /* as rcv_level */
+static const char *const kinds[] = {"stream",       "lines",       "classes", "values", /* as rcv_data_kind */
+                                    "step-classes", "step-values", "auto",    NULL};
+static const char *const formats[] = {"auto",    "text", "csv", "tsv",         "jsonl", /* as rcv_file_format */
+                                      "numbers", "npy",  "npz", "safetensors", NULL};
+static const char *const missings[] = {"error", "previous", "mean", "zero", NULL}; /* as rcv_missing */
+static const char *const parts[] = {"sequence", "time", "auto", NULL};             /* as rcv_part_by */
 static const char *const embeddings[] = {"learned", "fixed", NULL};
 static const char *const optimisers[] = {"sgd", "momentum", "adam", "adamw", "asgd", NULL};
 static const char *const losses[] = {"token", "sequence", NULL};
@@ -32,11 +37,21 @@ static const char *const efforts[] = {"measure", "estimate", "exhaustive", NULL}
 static const rcv_setting table[] = {
     /* name, group, kind, default, minimum, maximum, choices, value, help */
     {"data", "data", TEXT, "", 0, 0, NULL, "PATH", "a file, or a folder with its train, valid and test"},
-    {"valid", "data", TEXT, "", 0, 0, NULL, "FILE", "text or examples for validation, or none"},
-    {"test", "data", TEXT, "", 0, 0, NULL, "FILE", "text or examples for a test at the end, or none"},
-    {"level", "data", CHOICE, "byte", 0, 0, levels, "LEVEL", "tokens of a text: word or byte"},
-    {"kind", "data", CHOICE, "stream", 0, 0, kinds, "KIND", "stream, lines, classes or values"},
-    {"vocabulary", "data", TEXT, "", 0, 0, NULL, "FILE", "the words, one per line; else those of the text"},
+    {"valid", "data", TEXT, "", 0, 0, NULL, "FILE|P%", "data for validation, a part of DATA such as 10%, or none"},
+    {"test", "data", TEXT, "", 0, 0, NULL, "FILE|P%", "the same for a test at the end"},
+    {"split-by", "data", CHOICE, "auto", 0, 0, parts, "HOW", "parts of DATA: sequence, time (the last part), or auto"},
+    {"format", "data", CHOICE, "auto", 0, 0, formats, "FORMAT", "of DATA: text, csv, tsv, jsonl, npz, ..., or auto"},
+    {"level", "data", CHOICE, "byte", 0, 0, levels, "LEVEL", "tokens of a text: word, byte, character or piece"},
+    {"kind", "data", CHOICE, "auto", 0, 0, kinds, "KIND", "what is predicted: stream, lines, classes, values, ..., auto"},
+    {"features", "data", TEXT, "", 0, 0, NULL, "NAME,...", "columns of the input; else all other numbers"},
+    {"target", "data", TEXT, "", 0, 0, NULL, "NAME,...", "columns that are predicted; else as the names suggest"},
+    {"sequence", "data", TEXT, "", 0, 0, NULL, "NAME", "column whose value all rows of a sequence have"},
+    {"time", "data", TEXT, "", 0, 0, NULL, "NAME", "column that rises within a sequence"},
+    {"horizon", "data", INTEGER, "0", 0, SIZE, NULL, "N", "forecasts the target N time steps ahead; 0: none"},
+    {"missing", "data", CHOICE, "error", 0, 0, missings, "HOW", "missing features: error, previous, mean or zero"},
+    {"normalise", "data", FLAG, "false", 0, 0, NULL, NULL, "features, and values, of mean 0 and deviation 1"},
+    {"class-weights", "data", TEXT, "", 0, 0, NULL, "W", "balanced, or NAME=X,...: weights of classes in the loss"},
+    {"vocabulary", "data", TEXT, "", 0, 0, NULL, "FILE", "words, one per line, or a tokenizer.json; else of the text"},
     {"cache", "data", OUTPUT, "", 0, 0, NULL, "FOLDER", "folder for tokenised texts; else beside the texts"},
     {"batch", "data", INTEGER, "16", 1, SIZE, NULL, "N", "sequences per batch"},
     {"length", "data", INTEGER, "64", 1, SIZE, NULL, "N", "time steps of truncated back-propagation"},

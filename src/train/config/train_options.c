@@ -1,6 +1,7 @@
 /* Settings that every update reads, and what settings must not say together. */
 #include "train/config/train_options.h"
 
+#include "data/data.h"
 #include "train/config/settings.h"
 
 void rcvi_train_options_read(rcvi_train_options *o, const rcv_settings *s) {
@@ -39,7 +40,7 @@ const char *rcvi_settings_why_not_lean(const rcv_settings *s) {
     if (rcvi_settings_real(s, "weight-decay") != 0) return "weight-decay must be 0";
     if (rcvi_settings_integer(s, "accumulate") != 1) return "accumulate must be 1";
     if (rcvi_settings_flag(s, "tied")) return "the output layer must not be tied to the embedding";
-    if (rcvi_settings_choice(s, "kind") > RCV_DATA_LINES) return "the kind must be stream or lines";
+    if (!rcvi_kind_is_text((rcv_data_kind)rcvi_settings_choice(s, "kind"))) return "the kind must be stream or lines";
     return NULL;
 }
 

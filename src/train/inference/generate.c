@@ -18,9 +18,12 @@ typedef struct {
     void *logits;    /* [tokens] */
     choice *choices; /* [tokens] */
     rcvi_twister twister;
-    int64_t eos, unk;
-    int64_t next;     /* the token that the stream takes next; -1: none */
-    bool line_begins; /* the next word is the first of its line: no space before it */
+    int64_t eos;        /* ends a line; -1: none */
+    bool has_line_ends; /* eos is the end of a line, not a newline of the text */
+    int64_t next;       /* the token that the stream takes next; -1: none */
+    int64_t before;     /* the last token of the text; -1: it begins, or a line does */
+    char *text;         /* of a token */
+    size_t text_capacity;
 } writer;
 
 static double logit(const writer *w, int64_t token) {
@@ -77,46 +80,57 @@ static int32_t draw(writer *w) {
 static rcv_status read_token(writer *w, int64_t token) {
     int64_t before = w->next;
     w->next = token;
-    w->line_begins = token == w->eos;
     return before < 0 ? RCV_OK : rcv_stream_step(w->stream, &before, 1, NULL);
 }
 
-static rcv_status read_word(writer *w, const char *word, size_t length) {
+static rcv_status read_text(writer *w, const char *text, size_t length, size_t *count) {
     const rcv_vocabulary *vocabulary = w->learner->vocabulary;
-    int64_t token = rcv_vocabulary_find(vocabulary, word, length);
-    return read_token(w, token < 0 ? w->unk : token);
+    RCVI_TRY(rcv_vocabulary_encode(vocabulary, text, length, NULL, 0, count));
+    int64_t *tokens = rcvi_new(w->learner->context, *count, sizeof *tokens);
+    if (!tokens) return RCV_NO_MEMORY;
+    rcv_status status = rcv_vocabulary_encode(vocabulary, text, length, tokens, *count, count);
+    for (size_t i = 0; i < *count && !status; i++) status = read_token(w, tokens[i]);
+    rcvi_free(w->learner->context, tokens);
+    return status;
 }
 
-static rcv_status read_words(writer *w, const char *text, size_t length) {
-    for (size_t at = 0; at < length;) {
-        size_t end = at;
-        while (end < length && !strchr(" \t\r\v\f\n", text[end])) end++;
-        if (end > at) RCVI_TRY(read_word(w, text + at, end - at));
-        if (end < length && text[end] == '\n') RCVI_TRY(read_token(w, w->eos));
-        at = end + 1;
-    }
-    return RCV_OK;
+/* The end of another line: its token where lines are sequences, and of words; a newline in other texts. */
+static rcv_status read_line_end(writer *w) {
+    size_t count = 0;
+    if (!w->has_line_ends) RCVI_TRY(read_text(w, "\n", 1, &count));
+    if (count > 0) return RCV_OK;
+    if (w->eos < 0)
+        return rcvi_fail(RCV_INVALID,
+                         "the model's tokenizer has no token for the end of a line, after which a text would "
+                         "begin; give a prompt");
+    return read_token(w, w->eos);
 }
 
-/* A text begins as a line does: after the end of another. */
+/* A text begins as a line does. Only a model of words reads the end of a line before a prompt, too. */
 static rcv_status read_prompt(writer *w) {
-    const rcv_vocabulary *vocabulary = w->learner->vocabulary;
     const rcv_generation *o = w->options;
-    bool bytes = rcv_vocabulary_level(vocabulary) == RCV_LEVEL_BYTE;
-    if (!bytes || !o->prompt_bytes || w->learner->shape.kind == RCV_DATA_LINES) RCVI_TRY(read_token(w, w->eos));
-    if (!bytes) return read_words(w, o->prompt, o->prompt_bytes);
-    for (size_t i = 0; i < o->prompt_bytes; i++) RCVI_TRY(read_token(w, (uint8_t)o->prompt[i]));
-    return RCV_OK;
+    size_t count = 0;
+    if (o->prompt_bytes == 0 || w->has_line_ends) RCVI_TRY(read_line_end(w));
+    if (o->prompt_bytes > 0) RCVI_TRY(read_text(w, o->prompt, o->prompt_bytes, &count));
+    w->before = count > 0 ? w->next : -1;
+    return w->next >= 0 ? RCV_OK : read_line_end(w); /* the prompt has no token */
 }
 
-static bool emit_token(writer *w, int32_t token, bool (*emit)(void *user, const char *text, size_t length),
-                       void *user) {
+/* The text of a token; w->text holds it. */
+static rcv_status decode_token(writer *w, int32_t token, size_t *length) {
     const rcv_vocabulary *vocabulary = w->learner->vocabulary;
-    size_t length = 0;
-    const char *text = rcv_vocabulary_token(vocabulary, token, &length);
-    if (rcv_vocabulary_level(vocabulary) == RCV_LEVEL_BYTE) return emit(user, text, length);
-    if (token == w->eos) return emit(user, "\n", 1);
-    return (w->line_begins || emit(user, " ", 1)) && emit(user, text, length);
+    const bool ends_line = w->has_line_ends && token == w->eos;
+    const int64_t before = w->before;
+    w->before = ends_line ? -1 : token;
+    if (ends_line) {
+        w->text[0] = '\n';
+        *length = 1;
+        return RCV_OK;
+    }
+    RCVI_TRY(rcv_vocabulary_decode(vocabulary, before, token, w->text, w->text_capacity, length));
+    if (*length <= w->text_capacity) return RCV_OK;
+    if (!rcvi_grow(w->learner->context, &w->text, &w->text_capacity, *length, 1)) return RCV_NO_MEMORY;
+    return rcv_vocabulary_decode(vocabulary, before, token, w->text, w->text_capacity, length);
 }
 
 static rcv_status write_tokens(writer *w, bool (*emit)(void *user, const char *text, size_t length), void *user) {
@@ -126,10 +140,11 @@ static rcv_status write_tokens(writer *w, bool (*emit)(void *user, const char *t
         if (token < 0)
             return rcvi_fail(RCV_INVALID,
                              "the model gives no probabilities: its parameters are not all finite numbers");
-        if (!emit_token(w, token, emit, user))
+        size_t length;
+        RCVI_TRY(decode_token(w, token, &length));
+        if (!emit(user, w->text, length))
             return rcvi_fail(RCV_STOPPED, "generation was stopped after %lld tokens", (long long)i);
         w->next = token;
-        w->line_begins = token == w->eos;
     }
     return RCV_OK;
 }
@@ -156,10 +171,10 @@ static rcv_status open_writer(rcv_learner *l, writer *w) {
     w->logits = rcvi_new(l->context, (size_t)l->shape.outputs, rcvi_real_bytes(l));
     w->choices = rcvi_new(l->context, (size_t)l->shape.outputs, sizeof *w->choices);
     rcvi_twister_seed(&w->twister, w->options->seed);
-    bool bytes = rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_BYTE;
-    w->eos = bytes ? '\n' : rcv_vocabulary_find(l->vocabulary, "<eos>", strlen("<eos>"));
-    w->unk = rcv_vocabulary_find(l->vocabulary, "<unk>", strlen("<unk>"));
-    return w->logits && w->choices ? RCV_OK : RCV_NO_MEMORY;
+    w->eos = rcvi_vocabulary_line_end(l->vocabulary);
+    w->has_line_ends = l->shape.kind == RCV_DATA_LINES || rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_WORD;
+    const bool has_text = rcvi_grow(l->context, &w->text, &w->text_capacity, 64, 1);
+    return w->logits && w->choices && has_text ? RCV_OK : RCV_NO_MEMORY;
 }
 
 rcv_status rcv_learner_generate(rcv_learner *l, const rcv_generation *options,
@@ -171,12 +186,13 @@ rcv_status rcv_learner_generate(rcv_learner *l, const rcv_generation *options,
     RCVI_NEED(options->prompt || !options->prompt_bytes, "options->prompt");
     RCVI_TRY(rcvi_learner_is_whole(l));
     RCVI_TRY(check(l, options));
-    writer w = {.learner = l, .options = options, .next = -1};
+    writer w = {.learner = l, .options = options, .next = -1, .before = -1};
     rcv_status status = open_writer(l, &w);
     if (!status) status = read_prompt(&w);
     if (!status) status = write_tokens(&w, emit, user);
     rcvi_free(l->context, w.logits);
     rcvi_free(l->context, w.choices);
+    rcvi_free(l->context, w.text);
     rcv_stream_free(w.stream);
     return status;
 }

@@ -6,10 +6,10 @@
 rcv_status rcvi_output_form(const rcv_learner *l, rcv_output output, rcv_output *form) {
     if ((unsigned)output > RCV_OUTPUT_LOG_PROBABILITIES)
         return rcvi_fail(RCV_INVALID, "%d is none of the outputs that rcv_output has", (int)output);
-    if (l->shape.kind == RCV_DATA_VALUES && output != RCV_OUTPUT_DEFAULT)
+    if (rcvi_kind_has_values(l->shape.kind) && output != RCV_OUTPUT_DEFAULT)
         return rcvi_fail(RCV_INVALID, "this model predicts values, which have no logits or probabilities: ask for "
                                       "RCV_OUTPUT_DEFAULT");
-    *form = output ? output : l->shape.kind == RCV_DATA_CLASSES ? RCV_OUTPUT_PROBABILITIES : RCV_OUTPUT_LOGITS;
+    *form = output ? output : rcvi_kind_has_classes(l->shape.kind) ? RCV_OUTPUT_PROBABILITIES : RCV_OUTPUT_LOGITS;
     return RCV_OK;
 }
 
@@ -37,6 +37,7 @@ static void convert_row(const rcv_learner *l, rcv_output form, void *row) {
 }
 
 void rcvi_output_convert(const rcv_learner *l, rcv_output form, int64_t rows, void *out) {
+    if (rcvi_kind_has_values(l->shape.kind)) rcvi_scaling_restore(l->scaling, l->real, out, rows);
     for (int64_t r = 0; r < rows && form != RCV_OUTPUT_LOGITS; r++)
         convert_row(l, form, rcvi_element_at(l, out, r * l->shape.outputs));
 }
@@ -45,6 +46,16 @@ rcv_status rcvi_check_token(const rcv_learner *l, int64_t token, int64_t step, i
     if (token >= 0 && token < l->shape.tokens) return RCV_OK;
     return rcvi_fail(RCV_INVALID, "token %lld at step %lld of row %lld is not in 0 to %lld, the model's vocabulary",
                      (long long)token, (long long)step, (long long)row, (long long)l->shape.tokens - 1);
+}
+
+rcv_status rcvi_check_numbers(const rcv_learner *l, const float *x, int64_t step, int64_t row) {
+    const int64_t at = rcvi_scaling_find_missing(l->scaling, x, l->shape.features);
+    if (at < 0) return RCV_OK;
+    return rcvi_fail(
+        RCV_INVALID,
+        "feature %lld at step %lld of row %lld is missing (NaN), and the model was trained on data in which "
+        "none is",
+        (long long)at, (long long)step, (long long)row);
 }
 
 rcvi_head rcvi_output_head(const rcv_learner *l, int64_t rows, const void *y) {

@@ -2,6 +2,7 @@
 #include "model/stream.h"
 #include "train/inference/output.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -13,6 +14,8 @@ typedef struct {
     rcv_output form;
     int32_t *ids;     /* [most, batch] on the host, of tokens; NULL: inputs are numbers */
     double *numbers;  /* [most, batch, features] on the host, of a learner in float64; NULL: not needed */
+    float *scaled;    /* [most, batch, features] on the host, as the network reads them; NULL: inputs are tokens */
+    float *before;    /* [batch, features] raw features of the frame before; NaN: there is none */
     void *device_ids; /* the ids */
     void *x;          /* [most, batch, embedding] */
     void *logits;     /* [most, batch, outputs] where the device's memory is not the host's; else NULL */
@@ -33,9 +36,32 @@ static rcv_status put_tokens(ends *e, const int64_t *tokens, int64_t steps) {
     return e->ops->gather(e->learn, rows, l->shape.embedding, e->device_ids, l->parameters, e->x);
 }
 
+/* The frames as the network reads them; checked before any of them is counted as read. */
+static rcv_status scale(ends *e, const float *numbers, int64_t steps, const float **scaled) {
+    const rcv_learner *l = e->learner;
+    const int64_t rows = steps * e->batch, features = l->shape.features;
+    *scaled = numbers;
+    for (int64_t i = 0; i < rows; i++)
+        RCVI_TRY(rcvi_check_numbers(l, numbers + i * features, i / e->batch, i % e->batch));
+    if (!l->scaling) return RCV_OK;
+    memcpy(e->scaled, numbers, (size_t)(rows * features) * sizeof *numbers);
+    for (int64_t i = 0; i < rows; i++)
+        rcvi_scaling_apply(l->scaling, e->scaled + i * features, 1, e->before + i % e->batch * features);
+    *scaled = e->scaled;
+    return RCV_OK;
+}
+
+static void forget(void *user, int64_t first, int64_t end) {
+    ends *e = user;
+    const int64_t features = e->learner->shape.features;
+    for (int64_t i = first * features; i < end * features; i++) e->before[i] = NAN;
+}
+
 /* Gives the address of the network's input. */
-static rcv_status put_numbers(ends *e, const float *numbers, int64_t steps, const void **x) {
+static rcv_status put_numbers(ends *e, const float *given, int64_t steps, const void **x) {
     int64_t count = steps * e->batch * e->learner->shape.features;
+    const float *numbers;
+    RCVI_TRY(scale(e, given, steps, &numbers));
     const void *from = numbers;
     for (int64_t i = 0; i < count && e->numbers; i++) e->numbers[i] = (double)numbers[i];
     if (e->numbers) from = e->numbers;
@@ -91,6 +117,8 @@ static void free_ends(void *user) {
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) rcvi_device_free(l, arrays[i]);
     rcvi_free(l->context, e->ids);
     rcvi_free(l->context, e->numbers);
+    rcvi_free(l->context, e->scaled);
+    rcvi_free(l->context, e->before);
     if (e->learn) e->ops->close(e->learn);
     rcvi_free(l->context, e);
 }
@@ -106,6 +134,11 @@ static rcv_status make_arrays(ends *e, int64_t rows) {
         if (!e->ids) return RCV_NO_MEMORY;
         RCVI_TRY(rcvi_device_new(l, rows, sizeof *e->ids, &e->device_ids));
     }
+    const size_t features = (size_t)l->shape.features;
+    if (numbers) e->scaled = rcvi_new(l->context, count * features, sizeof *e->scaled);
+    e->before = rcvi_new(l->context, (size_t)e->batch * features, sizeof *e->before);
+    if ((numbers && !e->scaled) || !e->before) return RCV_NO_MEMORY;
+    forget(e, 0, e->batch);
     if (numbers && l->real == RCV_FLOAT64) {
         e->numbers = rcvi_new(l->context, count * (size_t)l->shape.features, sizeof *e->numbers);
         if (!e->numbers) return RCV_NO_MEMORY;
@@ -132,7 +165,13 @@ static rcv_status add_ends(rcv_stream *stream, rcv_learner *l, const rcv_stream_
     ends *e = rcvi_new(l->context, 1, sizeof *e);
     if (!e) return RCV_NO_MEMORY;
     *e = (ends){.learner = l, .ops = l->device->learn, .stream = stream, .batch = o->batch, .form = form};
-    rcvi_stream_set_ends(stream, &(rcvi_stream_ends){step, frame_bytes, out_bytes, free_ends, e});
+    const rcvi_stream_ends own = {.step = step,
+                                  .frame_bytes = frame_bytes,
+                                  .out_bytes = out_bytes,
+                                  .forget = forget,
+                                  .free = free_ends,
+                                  .user = e};
+    rcvi_stream_set_ends(stream, &own);
     return fill(e, o);
 }
 

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "net/net.h"
 #include "train/config/settings.h"
+#include "train/learner/learner_data.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -149,7 +150,7 @@ rcv_status rcvi_device_read(const rcv_learner *l, void *to, const void *from, si
 
 static rcv_status check_shape(const rcvi_learner_options *o) {
     const rcvi_shape *s = &o->shape;
-    bool predicts_next = s->kind == RCV_DATA_STREAM || s->kind == RCV_DATA_LINES;
+    bool predicts_next = rcvi_kind_is_text(s->kind); /* a language model */
     if (s->outputs < 1)
         return rcvi_fail(RCV_INVALID, "a model predicts at least one class or value, not %lld", (long long)s->outputs);
     if (predicts_next && o->net.bidirectional)
@@ -210,6 +211,7 @@ void rcv_learner_free(rcv_learner *l) {
     if (!l) return;
     if (l->predictor) l->free_predictor(l->predictor);
     if (l->device) rcvi_device_free(l, l->parameters);
+    rcvi_learner_data_free(l);
     if (l->slice != l->net) rcv_net_free(l->slice);
     rcv_net_free(l->net);
     rcv_cell_free(l->cell);
@@ -310,7 +312,7 @@ rcv_status rcvi_learner_name_classes(rcv_learner *l, char *text) {
 }
 
 static rcv_status copy_classes(const rcv_data *data, rcv_learner *l) {
-    if (l->shape.kind != RCV_DATA_CLASSES) return RCV_OK;
+    if (!rcvi_kind_has_classes(l->shape.kind)) return RCV_OK;
     rcvi_text text;
     rcvi_text_init(&text, l->context);
     for (int64_t i = 0; i < l->shape.outputs; i++) {
@@ -327,7 +329,7 @@ static rcv_status copy_classes(const rcv_data *data, rcv_learner *l) {
 static rcv_status make(rcv_context *context, const rcv_settings *s, const rcv_data *data, rcvi_pool *pool,
                        rcv_learner **learner) {
     const rcv_vocabulary *vocabulary = rcv_data_vocabulary(data);
-    rcvi_learner_options o = {.shape = {.kind = (rcv_data_kind)rcvi_settings_choice(s, "kind"),
+    rcvi_learner_options o = {.shape = {.kind = rcv_data_get_kind(data),
                                         .tokens = vocabulary ? rcv_vocabulary_size(vocabulary) : 0,
                                         .features = vocabulary ? 0 : rcv_data_features(data),
                                         .embedding = rcvi_settings_integer(s, "embedding"),
@@ -385,7 +387,8 @@ rcv_status rcv_learner_new(rcv_context *context, const rcv_settings *settings, c
     RCVI_NEED(data, "data");
     RCVI_NEED(learner, "learner");
     RCVI_TRY(rcvi_learner_make(context, settings, data, learner));
-    rcv_status status = rcvi_learner_set_first_values(*learner, settings);
+    rcv_status status = rcvi_learner_measure(*learner, settings, data);
+    if (!status) status = rcvi_learner_set_first_values(*learner, settings);
     if (status) {
         rcv_learner_free(*learner);
         *learner = NULL;
@@ -397,7 +400,8 @@ rcv_status rcvi_learner_fits(const rcv_learner *l, const rcv_data *data) {
     const rcv_vocabulary *vocabulary = rcv_data_vocabulary(data);
     int64_t tokens = vocabulary ? rcv_vocabulary_size(vocabulary) : 0;
     if (rcv_data_get_kind(data) != l->shape.kind)
-        return rcvi_fail(RCV_INVALID, "the model was made for another kind of data (stream, lines, classes or values)");
+        return rcvi_fail(RCV_INVALID, "the model was made for data of another kind: read it as the model's kind, %s",
+                         rcvi_kind_name(l->shape.kind));
     if (tokens != l->shape.tokens)
         return rcvi_fail(RCV_INVALID,
                          "the data has %lld different tokens, the model knows %lld: read it with the "
@@ -409,6 +413,10 @@ rcv_status rcvi_learner_fits(const rcv_learner *l, const rcv_data *data) {
     if (rcv_data_outputs(data) != l->shape.outputs)
         return rcvi_fail(RCV_INVALID, "the data has %lld classes or values, the model predicts %lld",
                          (long long)rcv_data_outputs(data), (long long)l->shape.outputs);
+    if (!tokens && rcvi_data_missing(data) != RCV_MISSING_ERROR &&
+        (!l->scaling || l->scaling->missing == RCV_MISSING_ERROR))
+        return rcvi_fail(RCV_INVALID, "features of the data may be missing, and the model was made for data in which "
+                                      "none is: read it with missing=error");
     return RCV_OK;
 }
 
@@ -418,6 +426,7 @@ rcv_data_kind rcv_learner_kind(const rcv_learner *learner) { return learner->sha
 rcv_dtype rcv_learner_dtype(const rcv_learner *learner) { return learner->real; }
 int64_t rcv_learner_features(const rcv_learner *learner) { return learner->shape.features; }
 int64_t rcv_learner_outputs(const rcv_learner *learner) { return learner->shape.outputs; }
+bool rcv_learner_predicts_steps(const rcv_learner *learner) { return rcvi_predicts_steps(learner); }
 const char *rcv_learner_device(const rcv_learner *learner) { return learner->device_name; }
 
 const char *const *rcv_learner_classes(const rcv_learner *learner, size_t *count) {

@@ -5,6 +5,7 @@
 #define RCVI_LEARNER_H
 
 #include "data/data.h"
+#include "data/scaling.h"
 #include "device/device.h"
 #include "device/learn.h"
 
@@ -13,7 +14,8 @@
 enum { RCVI_ALIGNED_ELEMENTS = 64 };
 
 typedef struct {
-    rcv_data_kind kind;       /* what is predicted: the next token (stream, lines), a class, values */
+    rcv_data_kind
+        kind; /* what is predicted: the next token (stream, lines), a class or values, once or at every step */
     int64_t tokens, features; /* one of them is 0: inputs are tokens, which the embedding maps, or numbers */
     int64_t embedding;        /* features of the network's input */
     int64_t outputs;          /* classes or values */
@@ -44,6 +46,9 @@ struct rcv_learner {
     int64_t first_element, end_element;
     /* The device's: embedding [tokens, embedding], the network's, weight [outputs, width], bias [outputs]. */
     void *parameters;
+    rcvi_scaling *scaling; /* of features and values; NULL: they are read as the data has them */
+    float *class_weights;  /* [outputs] weights of classes in the loss, on the host; NULL: all are 1 */
+    void *device_weights;  /* the same in the device's memory, as reals */
     /* Plans and memory that rcv_learner_predict keeps for its next call (inference/predict.c); NULL before the first. */
     void *predictor;
     void (*free_predictor)(void *predictor);
@@ -60,10 +65,8 @@ typedef struct {
 size_t rcvi_learner_tensor_count(const rcv_learner *learner);
 void rcvi_learner_tensor_at(const rcv_learner *learner, size_t index, rcvi_tensor_place *place);
 
-/* The learner predicts the next token at every step; else a class or values of the whole sequence, at its last step. */
-static inline bool rcvi_predicts_next(const rcv_learner *l) {
-    return l->shape.kind == RCV_DATA_STREAM || l->shape.kind == RCV_DATA_LINES;
-}
+/* The learner has an output at every step: the next token, a class or values; else one for the whole sequence, at its last step. */
+static inline bool rcvi_predicts_steps(const rcv_learner *l) { return rcvi_kind_has_steps(l->shape.kind); }
 static inline size_t rcvi_real_bytes(const rcv_learner *l) { return l->real == RCV_FLOAT64 ? 8 : 4; }
 /* Address of an element of an array. */
 static inline void *rcvi_element_at(const rcv_learner *l, const void *array, int64_t element) {
@@ -117,6 +120,8 @@ rcv_status rcvi_device_read(const rcv_learner *learner, void *to, const void *fr
 
 /* ---- files ---- */
 
+const char *rcvi_kind_name(rcv_data_kind kind); /* as in files and settings */
+
 /* Adds the description of the model, without its parameters. */
 rcv_status rcvi_learner_describe(const rcv_learner *learner, rcv_tensors *tensors);
 /* RCV_FORMAT where the file's model is not the same: cell, sizes, words, classes. Dropout and zoneout may differ. */
@@ -131,6 +136,18 @@ rcv_status rcvi_array_to_tensors(const rcv_learner *learner, const char *prefix,
 /* Reads such tensors into an array, [elements] in the host's memory, for rcvi_free. */
 rcv_status rcvi_array_from_tensors(const rcv_learner *learner, const char *prefix, const rcv_tensors *tensors,
                                    const char *file, void **host);
+/* Words of a vocabulary or names of classes in a file: one a line, each followed by a newline; text is NULL where the file has none. rcvi_free. */
+typedef enum { RCVI_NAMES_VOCABULARY, RCVI_NAMES_CLASSES, RCVI_NAMES_KINDS } rcvi_names_kind;
+typedef struct {
+    char *text;
+    size_t length;
+} rcvi_names;
+rcv_status rcvi_names_to_tensors(const rcv_learner *learner, rcv_tensors *tensors);
+rcv_status rcvi_names_from_tensors(rcv_context *context, rcvi_names_kind kind, const rcv_tensors *tensors,
+                                   const char *file, rcvi_names *names);
+/* *what: which names of the two differ; NULL: none. `file` is that of b, for messages. */
+rcv_status rcvi_names_differ(rcv_context *context, const rcv_tensors *a, const rcv_tensors *b, const char *file,
+                             const char **what);
 /* Prefix of averaged parameters. A file that has them is loaded with these. */
 #define RCVI_AVERAGE_PREFIX "average."
 

@@ -27,10 +27,17 @@ static uint64_t seed_of(const rcv_trainer *t, rcvi_position at) {
     return t->options.seed + UINT64_C(0xD1B54A32D192ED03) * number;
 }
 
-/* Sequences of a batch of tokens, without its empty rows. */
-static int64_t count_sequences(const rcvi_batch *batch) {
+/* Whether any step of a row counts, where each step has a target. */
+static bool row_counts(const rcvi_batch *batch, int64_t outputs, int64_t row) {
+    for (int64_t at = row; at < batch->steps * batch->batch; at += batch->batch)
+        if (batch->targets ? batch->targets[at] >= 0 : !isnan(batch->values[at * outputs])) return true;
+    return false;
+}
+
+/* Sequences of a batch without its empty rows. */
+static int64_t count_sequences(const rcvi_batch *batch, int64_t outputs) {
     int64_t count = 0;
-    for (int64_t b = 0; b < batch->batch; b++) count += batch->targets[b] >= 0;
+    for (int64_t b = 0; b < batch->batch; b++) count += row_counts(batch, outputs, b);
     return count;
 }
 
@@ -38,8 +45,10 @@ static int64_t count_sequences(const rcvi_batch *batch) {
 static rcvi_control control_of(const rcv_trainer *t, const rcvi_batch *batch, double rate) {
     const rcvi_train_options *o = &t->options;
     const rcvi_run_state *s = &t->state;
-    bool by_sequence = o->by_sequence && t->learner->shape.kind <= RCV_DATA_LINES;
-    double rows = (double)(by_sequence ? count_sequences(batch) : batch->counted), updates = (double)s->step + 1;
+    const rcv_learner *l = t->learner;
+    bool by_sequence = o->by_sequence && rcvi_predicts_steps(l);
+    double rows = (double)(by_sequence ? count_sequences(batch, l->shape.outputs) : batch->counted),
+           updates = (double)s->step + 1;
     return (rcvi_control){.seed = seed_of(t, s->position),
                           .scale = s->loss_scale,
                           .weight = rows > 0 ? s->loss_scale / rows / (double)o->accumulate : 0,

@@ -1,10 +1,13 @@
 /* A training run as an object: making and freeing it. */
 #include "train/run/trainer.h"
 
+#include "train/learner/learner_data.h"
 #include "train/run/agreement.h"
 #include "train/run/buckets.h"
 #include "train/run/files/identity.h"
 #include "train/step/collect.h"
+
+#include <string.h>
 
 /* ---- batches ---- */
 
@@ -20,7 +23,8 @@ static rcv_status make_batcher(rcv_trainer *t, const rcv_data *data, bool traini
                               .tokens = rcvi_settings_integer(s, "tokens"),
                               .bounds = lengths,
                               .shuffle = training && rcvi_settings_flag(s, "shuffle"),
-                              .seed = (uint64_t)rcvi_settings_integer(s, "seed")};
+                              .seed = (uint64_t)rcvi_settings_integer(s, "seed"),
+                              .scaling = t->learner->scaling};
     if (columns) {
         o.tokens = 0;
     } else {
@@ -33,7 +37,8 @@ static rcv_status make_batcher(rcv_trainer *t, const rcv_data *data, bool traini
 /* ---- making ---- */
 
 static rcv_status check_settings(const rcv_settings *s, const rcv_data *train) {
-    if (rcv_data_get_kind(train) != (rcv_data_kind)rcvi_settings_choice(s, "kind"))
+    if (!rcvi_settings_is(s, "kind", "auto") &&
+        rcv_data_get_kind(train) != (rcv_data_kind)rcvi_settings_choice(s, "kind"))
         return rcvi_fail(RCV_INVALID, "the settings and the data do not agree on what kind of data it is");
     return rcv_settings_check(s);
 }
@@ -62,16 +67,29 @@ static double first_loss_scale(const rcv_settings *s, rcv_dtype dtype) {
 }
 
 static rcvi_loss_form loss_form(const rcv_learner *l) {
-    if (l->shape.kind > RCV_DATA_LINES) return RCVI_LOSS_ALONE;
+    if (!rcvi_kind_is_text(l->shape.kind)) return RCVI_LOSS_ALONE;
     bool bytes = l->vocabulary && rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_BYTE;
     return bytes ? RCVI_LOSS_AND_BITS_PER_BYTE : RCVI_LOSS_AND_PERPLEXITY;
 }
 
+/* A kind that is open becomes that of the data, so that a resumed run has it, too. */
+static rcv_status keep_kind(rcv_settings *settings, const rcv_data *train) {
+    if (!rcvi_settings_is(settings, "kind", "auto")) return RCV_OK;
+    for (size_t i = 0; i < rcv_setting_count(); i++) {
+        const rcv_setting *setting = rcv_setting_at(i);
+        if (strcmp(setting->name, "kind") == 0)
+            return rcv_settings_set(settings, "kind", setting->choices[rcv_data_get_kind(train)]);
+    }
+    return RCV_OK;
+}
+
 /* All that needs no memory of the device. */
 static rcv_status describe_run(rcv_trainer *t) {
+    RCVI_TRY(keep_kind(t->settings, t->train));
     if (!is_limited(t->settings)) RCVI_TRY(rcv_settings_set(t->settings, "epochs", "1"));
     rcvi_train_options_read(&t->options, t->settings);
     RCVI_TRY(rcvi_learner_make(t->context, t->settings, t->train, &t->learner));
+    RCVI_TRY(rcvi_learner_measure(t->learner, t->settings, t->train));
     if (t->valid) RCVI_TRY(rcvi_learner_fits(t->learner, t->valid));
     t->optimiser = rcvi_optimiser_of(t->settings);
     t->log = (rcvi_run_log){.context = t->context, .form = loss_form(t->learner)};

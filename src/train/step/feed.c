@@ -30,17 +30,17 @@ void rcvi_feed_lay_out(const rcvi_work *w, rcvi_feed *feed) {
     const rcv_learner *l = w->learner;
     size_t rows = (size_t)w->options.rows, bytes = 2 * sizeof(rcvi_control);
     size_t targets = rows; /* a sequence with one target has at least one row */
+    bool values = rcvi_kind_has_values(l->shape.kind);
     bool tokens = l->shape.tokens > 0 && l->has_embedding, grouped = tokens && w->options.training;
     feed->ids = reserve(&bytes, tokens ? rows : 0, sizeof(int32_t));
-    feed->targets = reserve(&bytes, l->shape.kind == RCV_DATA_VALUES ? 0 : targets, sizeof(int32_t));
+    feed->targets = reserve(&bytes, values ? 0 : targets, sizeof(int32_t));
     feed->groups = reserve(&bytes, grouped ? group_words(rows) : 0, sizeof(int32_t));
     feed->merged = reserve(&bytes, rcvi_work_merges(w) ? group_words(merged_rows(w)) : 0, sizeof(int32_t));
-    feed->last = reserve(&bytes, rcvi_predicts_next(l) ? 0 : targets, sizeof(int32_t));
-    feed->last_groups = reserve(&bytes, rcvi_predicts_next(l) ? 0 : group_words(targets), sizeof(int32_t));
+    feed->last = reserve(&bytes, rcvi_predicts_steps(l) ? 0 : targets, sizeof(int32_t));
+    feed->last_groups = reserve(&bytes, rcvi_predicts_steps(l) ? 0 : group_words(targets), sizeof(int32_t));
     feed->x = reserve(&bytes, l->shape.tokens || !l->has_embedding ? 0 : rows * (size_t)l->shape.features,
                       rcvi_real_bytes(l));
-    feed->values =
-        reserve(&bytes, l->shape.kind == RCV_DATA_VALUES ? targets * (size_t)l->shape.outputs : 0, rcvi_real_bytes(l));
+    feed->values = reserve(&bytes, values ? targets * (size_t)l->shape.outputs : 0, rcvi_real_bytes(l));
     feed->bytes = reserve(&bytes, 0, 1);
 }
 
@@ -102,7 +102,7 @@ typedef struct {
     int64_t count, there;
 } row_block;
 
-/* Block `index` of a window: one per step of a unit, unit after unit; or, of values that a sequence has once, one per micro-batch. `first`:
+/* Block `index` of a window: one per step of a unit, unit after unit; or, of targets that a sequence has once, one per micro-batch. `first`:
  * first sequence of the replica. */
 static row_block block_at(const rcvi_window *v, const rcvi_batch *batch, int64_t first, bool once, int64_t index) {
     int64_t steps = once ? 1 : v->steps, chunks = once ? 1 : v->chunks, pitch = once ? v->target_pitch : v->pitch;
@@ -200,7 +200,7 @@ static void put_inputs(rcvi_work *w, const rcvi_window *v, const rcvi_batch *bat
 rcv_status rcvi_feed_send(rcvi_work *w, const rcvi_window *v, const rcvi_batch *batch, const rcvi_control *control,
                           uint64_t update_seed) {
     const rcv_learner *l = w->learner;
-    bool once = !rcvi_predicts_next(l);
+    bool once = !rcvi_predicts_steps(l);
     rcvi_control controls[2] = {*control, *control};
     controls[1].seed = update_seed;
     memcpy(w->host_block, controls, sizeof controls);

@@ -36,7 +36,7 @@ static void *row_at(const rcvi_work *w, const void *array, int64_t row, int64_t 
 
 /* The unit's first row of head_features: these have a row per step, or one per sequence. */
 static int64_t head_row(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
-    return rcvi_predicts_next(w->learner) ? u->row : u->micro * v->target_pitch;
+    return rcvi_predicts_steps(w->learner) ? u->row : u->micro * v->target_pitch;
 }
 
 /* ---- masks ---- */
@@ -140,10 +140,10 @@ static bool head_may_wait(const rcvi_work *w, const rcvi_window *v) {
 
 rcvi_head rcvi_unit_head(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
     const rcv_learner *l = w->learner;
-    bool values = l->shape.kind == RCV_DATA_VALUES;
+    bool values = rcvi_kind_has_values(l->shape.kind);
     int64_t row = head_row(w, v, u);
     const int32_t *targets = (const int32_t *)(const void *)(w->device_block + w->feed.targets);
-    return (rcvi_head){.rows = rcvi_predicts_next(l) ? v->steps * v->batch : v->batch,
+    return (rcvi_head){.rows = rcvi_predicts_steps(l) ? v->steps * v->batch : v->batch,
                        .y = row_at(w, v->head_features, row, l->width),
                        .weight = rcvi_local_element_at(l, w->parameters, l->weight_offset),
                        .bias = rcvi_local_element_at(l, w->parameters, l->bias_offset),
@@ -159,7 +159,7 @@ static rcv_status make_head_features(rcvi_work *w, const rcvi_window *v, const r
     int64_t row = head_row(w, v, u), rows = v->steps * v->batch;
     void *features = row_at(w, v->head_features, row, l->width);
     const void *from = row_at(w, w->y, u->row, l->width);
-    if (!rcvi_predicts_next(l)) {
+    if (!rcvi_predicts_steps(l)) {
         const int32_t *last = (const int32_t *)(const void *)(w->device_block + w->feed.last);
         rows = v->batch;
         from = features;
@@ -213,7 +213,7 @@ rcv_status rcvi_unit_train_head(rcvi_work *w, const rcvi_window *v, const rcvi_u
         rcvi_mask mask = mask_of(w, v, u, w->options.drops.output, SALT_OUTPUT);
         RCVI_TRY(w->ops->mask(w->learn, head.rows, l->width, &mask, rcvi_feed_control(w), head.dy, head.dy));
     }
-    if (rcvi_predicts_next(l)) return RCV_OK;
+    if (rcvi_predicts_steps(l)) return RCV_OK;
     size_t bytes = (size_t)(v->steps * v->batch * l->width) * rcvi_real_bytes(l);
     rcvi_groups groups = rcvi_feed_last(w, v, u->micro);
     RCVI_TRY(w->ops->clear(w->learn, row_at(w, w->dy, u->row, l->width), bytes));

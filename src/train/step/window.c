@@ -117,9 +117,9 @@ static rcv_status make_run(const rcvi_work *w, const rcvi_window *v, size_t inde
 }
 
 rcv_status rcvi_window_open(const rcvi_work *w, rcvi_window *v) {
-    bool separate = !rcvi_predicts_next(w->learner) || (v->training && w->options.drops.output > 0);
+    bool separate = !rcvi_predicts_steps(w->learner) || (v->training && w->options.drops.output > 0);
     v->head_features = separate ? w->head_features : w->y;
-    v->dhead_features = rcvi_predicts_next(w->learner) ? w->dy : w->dhead_features;
+    v->dhead_features = rcvi_predicts_steps(w->learner) ? w->dy : w->dhead_features;
     v->runs = rcvi_new(w->learner->context, count_runs(v), sizeof *v->runs);
     if (!v->runs) return RCV_NO_MEMORY;
     for (size_t i = 0; i < count_runs(v); i++) RCVI_TRY(make_run(w, v, i));
@@ -199,7 +199,7 @@ rcv_status rcvi_window_new(rcvi_work *w, const rcvi_window_options *o, rcvi_wind
                        .lengths = o->lengths,
                        .carries = o->carries};
     v->pitch = rcvi_pitch(v->steps * v->batch, micro * chunks);
-    v->target_pitch = rcvi_predicts_next(w->learner) ? v->pitch : rcvi_pitch(v->batch, micro);
+    v->target_pitch = rcvi_predicts_steps(w->learner) ? v->pitch : rcvi_pitch(v->batch, micro);
     RCVI_TRY(plan_tasks(w, v));
     RCVI_TRY(rcvi_window_plan(w, o, &v->plan));
     if (v->carries) RCVI_TRY(make_states(w, v, state_sets(v), &v->states));

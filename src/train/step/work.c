@@ -40,14 +40,15 @@ static rcv_status make_arrays(rcvi_work *w) {
     if (!rcvi_multiply(rows, input_of(w), &inputs) || !rcvi_multiply(rows, output_of(w), &outputs))
         return rcvi_fail(RCV_INVALID, "a batch of %lld rows is more than memory can address; use fewer",
                          (long long)rows);
-    bool training = w->options.training, separate = !rcvi_predicts_next(l) || (training && w->options.drops.output > 0);
+    bool training = w->options.training,
+         separate = !rcvi_predicts_steps(l) || (training && w->options.drops.output > 0);
     RCVI_TRY(rcvi_device_new(l, inputs, real, &w->x));
     RCVI_TRY(rcvi_device_new(l, outputs, real, &w->y));
     if (separate && l->has_head) RCVI_TRY(rcvi_device_new(l, outputs, real, &w->head_features));
     if (!training) return RCV_OK;
     if (needs_dx(l)) RCVI_TRY(rcvi_device_new(l, inputs, real, &w->dx));
     RCVI_TRY(rcvi_device_new(l, outputs, real, &w->dy));
-    return rcvi_predicts_next(l) || !l->has_head ? RCV_OK : rcvi_device_new(l, outputs, real, &w->dhead_features);
+    return rcvi_predicts_steps(l) || !l->has_head ? RCV_OK : rcvi_device_new(l, outputs, real, &w->dhead_features);
 }
 
 /* In the host's memory, for the feed. */

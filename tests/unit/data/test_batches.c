@@ -459,6 +459,57 @@ static void test_classes(void **unused) {
     close_fixture(&f);
 }
 
+/* A target at every step: missing ones, and steps past the end of a sequence, do not count. */
+static void test_step_classes(void **unused) {
+    (void)unused;
+    fixture f;
+    open_fixture(&f, "{\"x\": [1, 2], \"y\": [\"q\", null]}\n{\"x\": [3, 4, 5], \"y\": [\"p\", 7, \"q\"]}\n",
+                 &RCV_INIT(rcv_data_options, .kind = RCV_DATA_STEP_CLASSES));
+    assert_true(rcv_data_features(f.data) == 1 && rcv_data_outputs(f.data) == 3 && rcv_data_tokens(f.data) == 5);
+    assert_string_equal(rcv_data_class_name(f.data, 0, NULL), "7");
+    rcvi_batcher *batcher = new_batcher(&f, &(rcvi_batcher_options){.how = RCVI_SEQUENCES, .batch = 3});
+    rcvi_batch batch;
+    check_ok(rcvi_batcher_next(batcher, &batch));
+    assert_true(batch.steps == 3 && batch.batch == 3 && batch.counted == 4 && !batch.values && !batch.inputs);
+    assert_memory_equal(batch.x, ((float[]){1, 3, 0, 2, 4, 0, 0, 5, 0}), 9 * sizeof(float));
+    assert_memory_equal(batch.targets, ((int32_t[]){2, 1, -1, -1, 0, -1, -1, 2, -1}), 9 * sizeof(int32_t));
+    assert_memory_equal(batch.lengths, ((int64_t[]){2, 3, 1}), 3 * sizeof(int64_t));
+    rcvi_batcher_free(batcher);
+    /* In buckets of their lengths. */
+    const int64_t bounds[] = {2, 3};
+    batcher =
+        new_batcher(&f, &(rcvi_batcher_options){.how = RCVI_SEQUENCES, .batch = 1, .bounds = bounds, .bound_count = 2});
+    check_ok(rcvi_batcher_next(batcher, &batch));
+    assert_true(batch.steps == 2 && batch.counted == 1);
+    assert_memory_equal(batch.targets, ((int32_t[]){2, -1}), 2 * sizeof(int32_t));
+    check_ok(rcvi_batcher_next(batcher, &batch));
+    assert_true(batch.steps == 3 && batch.counted == 3);
+    rcvi_batcher_free(batcher);
+    close_fixture(&f);
+}
+
+static void check_values(const float *values, const float *expected, size_t count) {
+    for (size_t i = 0; i < count; i++) assert_true(isnan(expected[i]) ? isnan(values[i]) : values[i] == expected[i]);
+}
+
+/* A step whose values are missing in part is missing; outputs are known from a later line than the first. */
+static void test_step_values(void **unused) {
+    (void)unused;
+    fixture f;
+    open_fixture(&f, "{\"x\": [1], \"y\": [null]}\n{\"x\": [2, 3, 4], \"y\": [null, [5, 6], [7, null]]}\n",
+                 &RCV_INIT(rcv_data_options, .kind = RCV_DATA_STEP_VALUES));
+    assert_true(rcv_data_outputs(f.data) == 2);
+    rcvi_batcher *batcher = new_batcher(&f, &(rcvi_batcher_options){.how = RCVI_SEQUENCES, .batch = 2});
+    for (int time = 0; time < 2; time++) {
+        rcvi_batch batch;
+        check_ok(rcvi_batcher_next(batcher, &batch));
+        assert_true(batch.steps == 3 && batch.batch == 2 && batch.counted == 1 && !batch.targets);
+        check_values(batch.values, (float[]){NAN, NAN, NAN, NAN, NAN, NAN, 5, 6, NAN, NAN, NAN, NAN}, 12);
+    }
+    rcvi_batcher_free(batcher);
+    close_fixture(&f);
+}
+
 /* ---- failure ---- */
 
 static void test_wrong(void **unused) {
@@ -525,6 +576,7 @@ int main(void) {
         cmocka_unit_test(test_token_batches), cmocka_unit_test(test_seeking),
         cmocka_unit_test(test_byte_lines),    cmocka_unit_test(test_values),
         cmocka_unit_test(test_classes),       cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_step_classes),  cmocka_unit_test(test_step_values),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);

@@ -432,6 +432,23 @@ static void test_wrong_examples(void **unused) {
         {RCV_DATA_CLASSES, "{\"text\": 3, \"y\": 1}", "not a text"},
         {RCV_DATA_CLASSES, "{\"x\": [1], \"y\": 1", "line 1 is not a JSON object"},
         {RCV_DATA_CLASSES, "{\"text\": \"\xff\", \"y\": 1}", "line 1 is not a JSON object"},
+        {RCV_DATA_STEP_CLASSES, "1 2 3\n", "line 1 is not a JSON object; with a target at every time step"},
+        {RCV_DATA_STEP_CLASSES, "{\"text\": \"a\", \"y\": [1]}", "line 1 is a text"},
+        {RCV_DATA_STEP_CLASSES, "{\"x\": [1, 2], \"y\": 1}", "a list with a target for every time step"},
+        {RCV_DATA_STEP_CLASSES, "{\"x\": [1, 2]}", "a list with a target for every time step"},
+        {RCV_DATA_STEP_CLASSES, "{\"x\": [1, 2], \"y\": [1]}", "has 1 targets in \"y\" for 2 time steps"},
+        {RCV_DATA_STEP_CLASSES, "{\"x\": [1], \"y\": [true]}", "no whole number, text or null at time step 0"},
+        {RCV_DATA_STEP_CLASSES, "{\"x\": [1], \"y\": [0.5]}", "has the class 0.5"},
+        {RCV_DATA_STEP_CLASSES, "{\"x\": [1], \"y\": [\"\"]}", "name of 0 bytes"},
+        {RCV_DATA_STEP_CLASSES, "{\"x\": [1, 2], \"y\": [null, null]}", "holds no targets"},
+        {RCV_DATA_STEP_VALUES, "{\"x\": [1, 2], \"y\": [null, null]}", "holds no targets"},
+        {RCV_DATA_STEP_VALUES, "{\"x\": [1, 2], \"y\": [[1, 2], [3]]}", "has 1 values at time step 1"},
+        {RCV_DATA_STEP_VALUES, "{\"x\": [1, 2], \"y\": [[], 1]}", "an empty list at time step 0"},
+        {RCV_DATA_STEP_VALUES, "{\"x\": [1, 2], \"y\": [1, \"a\"]}", "no number at time step 1 of \"y\""},
+        {RCV_DATA_STEP_VALUES, "{\"x\": [1, 2], \"y\": [null, 1e39]}", "float cannot hold"},
+        {RCV_DATA_STEP_VALUES, "{\"x\": [1], \"y\": [1]}\n{\"x\": [1], \"y\": [[1, 2]]}",
+         "line 2 has 2 values where the examples before have 1"},
+        {RCV_DATA_VALUES, "{\"x\": [1, null], \"y\": 1}", "a missing feature at time step 1"},
     };
     fixture f;
     open_fixture(&f);

@@ -28,6 +28,10 @@ static subject subjects[] = {
      "{\"text\": \"ab\", \"y\": 1}\n{\"text\": \"b\", \"y\": 2}\n"},
     {{.kind = RCV_DATA_CLASSES}, "1 2 3\n2 5\n1 7 8 9\n"},
     {{.kind = RCV_DATA_VALUES}, "{\"x\": [[1, 2], [3, 4]], \"y\": [5, 6]}\n{\"x\": [[1, 2]], \"y\": [7, 8]}\n"},
+    {{.kind = RCV_DATA_STEP_CLASSES},
+     "{\"x\": [1, 2, 3], \"y\": [\"a\", null, \"b\"]}\n{\"x\": [4], \"y\": [\"a\"]}\n"},
+    {{.kind = RCV_DATA_STEP_VALUES, .missing = RCV_MISSING_MEAN},
+     "{\"x\": [1, null, 3], \"y\": [[1, 2], [3, 4], null]}\n{\"x\": [4], \"y\": [[5, 6]]}\n"},
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects, LARGEST = 1 << 16 };
 
@@ -192,11 +196,12 @@ static void read_batches(const rcv_data *data, content *c) {
         rcvi_batch b;
         check_ok(rcvi_batcher_next(batcher, &b));
         const size_t cells = (size_t)(b.steps * b.batch), rows = (size_t)b.batch;
-        const size_t targets = rcv_data_get_kind(data) >= RCV_DATA_CLASSES ? rows : cells;
+        const size_t targets = rcvi_kind_has_steps(rcv_data_get_kind(data)) ? cells : rows;
         if (b.inputs) at = put(c->batches, sizeof c->batches, at, b.inputs, cells * 4);
         if (b.x) at = put(c->batches, sizeof c->batches, at, b.x, cells * (size_t)rcv_data_features(data) * 4);
         if (b.targets) at = put(c->batches, sizeof c->batches, at, b.targets, targets * 4);
-        if (b.values) at = put(c->batches, sizeof c->batches, at, b.values, rows * (size_t)rcv_data_outputs(data) * 4);
+        if (b.values)
+            at = put(c->batches, sizeof c->batches, at, b.values, targets * (size_t)rcv_data_outputs(data) * 4);
     }
     rcvi_batcher_free(batcher);
 }

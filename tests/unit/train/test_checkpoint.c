@@ -63,20 +63,16 @@ static const resume_case resumes[] = {
     {RCV_DATA_CLASSES, "optimiser=adamw weight-decay=0.1 batch=2 dropout-input=0.2 bidirectional=true"},
     {RCV_DATA_CLASSES, "optimiser=sgd batch=4 accumulate=2 buckets=2,3 dropout-output=0.3 dtype=float64"},
     {RCV_DATA_VALUES, "optimiser=momentum batch=2 validate-every=2 decay=epoch decay-after=1"},
+    {RCV_DATA_STEP_CLASSES, "optimiser=adam batch=2 buckets=2,4 loss=sequence dropout-input=0.2"},
+    {RCV_DATA_STEP_VALUES, "optimiser=adam batch=2 accumulate=2 validate-every=2 bidirectional=true"},
 };
 enum { RESUMES = sizeof resumes / sizeof *resumes };
-static const char *const kind_words[] = {"kind=stream", "kind=lines", "kind=classes", "kind=values"};
 
 static rcv_trainer *make_trainer(const train_fixture *s, const resume_case *c, const rcv_data *data) {
     char line[320];
-    snprintf(line, sizeof line, "%s steps=%d seed=4 checkpoint-every=1000 %s", kind_words[c->kind], TOTAL, c->settings);
+    snprintf(line, sizeof line, "%s steps=%d seed=4 checkpoint-every=1000 %s", train_fixture_kind(c->kind), TOTAL,
+             c->settings);
     return train_fixture_trainer(s, line, "", data, data);
-}
-
-static const char *text_of(rcv_data_kind kind) {
-    return kind == RCV_DATA_CLASSES  ? train_fixture_examples
-           : kind == RCV_DATA_VALUES ? train_fixture_values
-                                     : train_fixture_verse;
 }
 
 static void check_state(const rcvi_run_state *a, const rcvi_run_state *b) {
@@ -121,7 +117,8 @@ static void test_resuming(void **unused) {
     for (size_t i = 0; i < RESUMES; i++) {
         train_fixture s;
         train_fixture_open(&s);
-        const rcv_data *data = train_fixture_data(&s, "train", resumes[i].kind, text_of(resumes[i].kind), NULL);
+        const rcv_data *data =
+            train_fixture_data(&s, "train", resumes[i].kind, train_fixture_text(resumes[i].kind), NULL);
         rcv_trainer *whole = make_trainer(&s, &resumes[i], data);
         recorder w = {0};
         if (strstr(resumes[i].settings, "measure")) { /* the plan of one is the plan of all */
@@ -403,7 +400,7 @@ static void test_flipped_bits(void **unused) {
 static void spoil(const train_fixture *s, const rcv_tensors *good, const char *path, const char *name,
                   const rcv_tensor *replacement) {
     static const char *const keys[] = {"recurve.format",   "recurve.cell",     "recurve.network", "recurve.learner",
-                                       "recurve.settings", "recurve.training", "recurve.plans"};
+                                       "recurve.settings", "recurve.training", "recurve.plans",   "recurve.vocabulary"};
     rcv_tensors *bad;
     check_ok(rcv_tensors_new(s->context, &bad));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

@@ -332,7 +332,7 @@ static rcv_learner *learner_on(train_fixture *f, const char *device, const char 
 static size_t use_learner(rcv_learner *l, char *out) {
     static int64_t tokens[LENGTH * SEQUENCES], lengths[SEQUENCES];
     static float x[LENGTH * SEQUENCES * 2];
-    bool numbers = rcv_learner_features(l) > 0, each = rcvi_predicts_next(l);
+    bool numbers = rcv_learner_features(l) > 0, each = rcvi_predicts_steps(l);
     size_t row = (size_t)rcv_learner_outputs(l) * rcv_dtype_bytes(rcv_learner_dtype(l)), used = 0;
     for (int i = 0; i < LENGTH * SEQUENCES; i++) {
         tokens[i] = i * 3 % 7;
@@ -383,15 +383,14 @@ static void learners(void **state) {
                   {RCV_DATA_LINES, "kind=lines cell=gru dtype=float64"},
                   {RCV_DATA_CLASSES, "kind=classes cell=lstm bidirectional=true"},
                   {RCV_DATA_VALUES, "kind=values cell=sru dtype=float64"},
-                  {RCV_DATA_CLASSES, "kind=classes cell=lstm"}};
+                  {RCV_DATA_CLASSES, "kind=classes cell=lstm"},
+                  {RCV_DATA_STEP_CLASSES, "kind=step-classes cell=lstm layers=2"},
+                  {RCV_DATA_STEP_VALUES, "kind=step-values cell=gru bidirectional=true dtype=float64"}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         train_fixture f;
         train_fixture_open(&f);
         rcv_data_kind kind = models[i].kind;
-        const char *text = kind == RCV_DATA_CLASSES  ? train_fixture_examples
-                           : kind == RCV_DATA_VALUES ? train_fixture_values
-                                                     : train_fixture_verse;
-        const rcv_data *data = train_fixture_data(&f, "train", kind, text, NULL);
+        const rcv_data *data = train_fixture_data(&f, "train", kind, train_fixture_text(kind), NULL);
         rcv_learner *here = learner_on(&f, "cpu", models[i].settings, data),
                     *there = learner_on(&f, "far", models[i].settings, data);
         size_t room = (size_t)(rcv_learner_outputs(here) * 8 * (SEQUENCES + 20) * (LENGTH + 2));

@@ -13,10 +13,9 @@ static const struct {
     rcv_data_kind kind;
     const char *settings;
 } models[] = {
-    {RCV_DATA_STREAM, "kind=stream cell=lstm layers=2 tied=true"},
-    {RCV_DATA_LINES, "kind=lines cell=qrnn_fo_w2"},
-    {RCV_DATA_CLASSES, "kind=classes cell=gru layers=2"},
-    {RCV_DATA_VALUES, "kind=values cell=sru"},
+    {RCV_DATA_STREAM, "kind=stream cell=lstm layers=2 tied=true"}, {RCV_DATA_LINES, "kind=lines cell=qrnn_fo_w2"},
+    {RCV_DATA_CLASSES, "kind=classes cell=gru layers=2"},          {RCV_DATA_VALUES, "kind=values cell=sru"},
+    {RCV_DATA_STEP_CLASSES, "kind=step-classes cell=lstm"},        {RCV_DATA_STEP_VALUES, "kind=step-values cell=gru"},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -36,10 +35,7 @@ static void open_subject(subject *self, size_t model, const char *more) {
     char line[256];
     train_fixture_open(&self->fixture);
     rcv_data_kind kind = models[model].kind;
-    const char *text = kind == RCV_DATA_CLASSES  ? train_fixture_examples
-                       : kind == RCV_DATA_VALUES ? train_fixture_values
-                                                 : train_fixture_verse;
-    const rcv_data *data = train_fixture_data(&self->fixture, "train", kind, text, NULL);
+    const rcv_data *data = train_fixture_data(&self->fixture, "train", kind, train_fixture_text(kind), NULL);
     snprintf(line, sizeof line, "%s %s init=0.5 hidden=6", models[model].settings, more);
     rcv_settings *settings = train_fixture_settings(&self->fixture, line);
     check_ok(rcv_learner_new(self->fixture.context, settings, data, &self->learner));
@@ -105,7 +101,7 @@ static void predictions(void **state) {
     static subject s;
     for (size_t i = 0; i < 2 * MODELS; i++) {
         open_subject(&s, i / 2, i % 2 ? "dtype=float64" : "dtype=float32");
-        bool values = models[i / 2].kind == RCV_DATA_VALUES;
+        bool values = rcvi_kind_has_values(models[i / 2].kind);
         for (int output = 0; output <= (values ? 0 : RCV_OUTPUT_LOG_PROBABILITIES); output++) {
             rcv_stream *stream = open_stream(&s, (rcv_output)output);
             static char first[sizeof s.out];

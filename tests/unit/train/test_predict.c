@@ -13,7 +13,7 @@ typedef struct {
     int64_t *tokens, *lengths; /* NULL where there are none */
     float *x;
     int32_t *targets; /* [steps, batch] next tokens, or [batch] classes; NULL: values */
-    float *values;    /* [batch, outputs] */
+    float *values;    /* [batch, outputs], or [steps, batch, outputs] */
     size_t real;      /* bytes of an output */
     void *out;        /* room for [steps, batch, outputs] */
 } sequences;
@@ -39,14 +39,15 @@ static void read_sequences(const rcv_learner *l, const rcv_data *data, sequences
     assert_int_equal(rcvi_batcher_count(batcher), 1);
     check_ok(rcvi_batcher_next(batcher, &batch));
     size_t rows = (size_t)(batch.steps * batch.batch), sequence_count = (size_t)batch.batch;
-    bool each = rcvi_predicts_next(l);
+    bool each = rcvi_predicts_steps(l);
     *s = (sequences){.steps = batch.steps,
                      .batch = batch.batch,
                      .outputs = rcv_learner_outputs(l),
                      .lengths = copy_of(batch.lengths, sequence_count * sizeof(int64_t)),
                      .x = copy_of(batch.x, rows * (size_t)rcv_learner_features(l) * sizeof(float)),
                      .targets = copy_of(batch.targets, (each ? rows : sequence_count) * sizeof(int32_t)),
-                     .values = copy_of(batch.values, sequence_count * (size_t)rcv_learner_outputs(l) * sizeof(float)),
+                     .values = copy_of(batch.values,
+                                       (each ? rows : sequence_count) * (size_t)rcv_learner_outputs(l) * sizeof(float)),
                      .real = rcv_dtype_bytes(rcv_learner_dtype(l))};
     if (batch.inputs) {
         s->tokens = malloc(rows * sizeof *s->tokens);
@@ -77,7 +78,7 @@ static double loss_of(const sequences *s, bool each, rcv_output output) {
     for (int64_t row = 0; row < (each ? s->steps * s->batch : s->batch); row++) {
         bool ended = each && s->lengths && row / s->batch >= s->lengths[row % s->batch];
         for (int64_t i = 0; ended && i < s->outputs; i++) assert_true(out_at(s, s->out, row * s->outputs + i) == 0);
-        if (ended || (s->targets && s->targets[row] < 0)) continue;
+        if (ended || (s->targets ? s->targets[row] < 0 : isnan(s->values[row * s->outputs]))) continue;
         counted++;
         for (int64_t i = 0; s->values && i < s->outputs; i++) {
             double difference = out_at(s, s->out, row * s->outputs + i) - (double)s->values[row * s->outputs + i];
@@ -103,16 +104,16 @@ static const struct {
     {RCV_DATA_CLASSES, "kind=classes cell=gru bidirectional=true"},
     {RCV_DATA_VALUES, "kind=values cell=rnn_tanh"},
     {RCV_DATA_VALUES, "kind=values cell=lstm bidirectional=true layers=2"},
+    {RCV_DATA_STEP_CLASSES, "kind=step-classes cell=gru layers=2"},
+    {RCV_DATA_STEP_CLASSES, "kind=step-classes cell=lstm bidirectional=true"},
+    {RCV_DATA_STEP_VALUES, "kind=step-values cell=lstm layers=2"},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
 static const rcv_data *data_of(train_fixture *f, rcv_data_kind kind) {
-    const char *text = kind == RCV_DATA_CLASSES  ? train_fixture_examples
-                       : kind == RCV_DATA_VALUES ? train_fixture_values
-                                                 : train_fixture_verse;
     char name[16];
     snprintf(name, sizeof name, "%zu", f->count);
-    return train_fixture_data(f, name, kind, text, NULL);
+    return train_fixture_data(f, name, kind, train_fixture_text(kind), NULL);
 }
 
 static rcv_learner *learner_of(train_fixture *f, const char *settings, const char *more, const rcv_data *data) {
@@ -138,15 +139,15 @@ static void same_loss(void **state) {
         rcv_evaluation evaluation = RCV_INIT(rcv_evaluation);
         read_sequences(l, data, &s);
         check_ok(rcv_learner_evaluate(l, data, NULL, &evaluation));
-        bool values = models[i / 2].kind == RCV_DATA_VALUES;
+        bool values = rcvi_kind_has_values(models[i / 2].kind);
         for (int output = RCV_OUTPUT_DEFAULT; output <= (values ? 0 : RCV_OUTPUT_LOG_PROBABILITIES); output++) {
             rcv_prediction p = prediction_of(&s, (rcv_output)output);
             memset(s.out, 0xff, (size_t)(s.steps * s.batch * s.outputs) * s.real);
             check_ok(rcv_learner_predict(l, &p));
-            rcv_output form = output                                   ? (rcv_output)output
-                              : models[i / 2].kind == RCV_DATA_CLASSES ? RCV_OUTPUT_PROBABILITIES
-                                                                       : RCV_OUTPUT_LOGITS;
-            double loss = loss_of(&s, rcvi_predicts_next(l), form);
+            rcv_output form = output                                      ? (rcv_output)output
+                              : rcvi_kind_has_classes(models[i / 2].kind) ? RCV_OUTPUT_PROBABILITIES
+                                                                          : RCV_OUTPUT_LOGITS;
+            double loss = loss_of(&s, rcvi_predicts_steps(l), form);
             if (!(fabs(loss - evaluation.loss) < (wide ? 1e-13 : 1e-6) * evaluation.loss))
                 fail_msg("%s, output %d: %.17g, evaluated %.17g", models[i / 2].settings, output, loss,
                          evaluation.loss);
@@ -189,7 +190,7 @@ static void check_row(const sequences *s, int64_t to, const sequences *one, int6
 /* One sequence alone, of its own length, is predicted as in the batch; and so by a stream, which knows no windows. */
 static void check_alone(rcv_learner *l, const sequences *s, int64_t b) {
     int64_t features = rcv_learner_features(l), length = s->lengths[b];
-    bool each = rcvi_predicts_next(l);
+    bool each = rcvi_predicts_steps(l);
     sequences one;
     make_sequences(l, length, 1, &one);
     for (int64_t t = 0; t < length; t++) {
@@ -234,7 +235,7 @@ static void any_number_any_length(void **state) {
         memset(s.out, 0xff, (size_t)(LONG * MANY * s.outputs) * s.real);
         check_ok(rcv_learner_predict(l, &p));
         assert_int_equal(f.allocator.calls, calls);
-        bool each = rcvi_predicts_next(l);
+        bool each = rcvi_predicts_steps(l);
         assert_memory_equal(s.out, all, (size_t)((each ? LONG : 1) * MANY * s.outputs) * s.real);
         /* The last steps alone. */
         p.last = true;

@@ -157,7 +157,7 @@ static void refused_values(void **state) {
         {"clip", "", "a number"},
         {"tied", "yes", "tied must be true or false, not 'yes'"},
         {"optimiser", "adm", "optimiser must be sgd, momentum, adam, adamw or asgd, not 'adm'"},
-        {"level", "", "level must be word or byte, not ''"},
+        {"level", "", "level must be word, byte, character or piece, not ''"},
         {"data", "a\xff", "data must be a text in UTF-8"},
     };
     fixture self;
@@ -257,7 +257,7 @@ static void refused_files(void **state) {
         {"{\"hidden\": 5, \"log\": \"a\\u001b\"}",
          "log must be a text in UTF-8 without control characters, not 'a\\x1b'"},
         {"{\"hidden\": 5, \"data\": \"a\\u009b\"}", "not 'a\\u{9b}'"},
-        {"{\"hidden\": 5, \"level\": [\"word\"]}", "level must be word or byte, not [\"word\"]"},
+        {"{\"hidden\": 5, \"level\": [\"word\"]}", "level must be word, byte, character or piece, not [\"word\"]"},
         {"{\"hidden\": 5, \"preset\": 3}", "run.json: preset must be the name of a preset"},
         {"{\"hidden\": 5, \"preset\": \"zaremba-smal\"}", "run.json: there is no preset 'zaremba-smal'; did you mean"},
     };

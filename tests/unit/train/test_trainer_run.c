@@ -284,14 +284,11 @@ static void test_dropout(void **unused) {
 /* What validation reads is the model as it is. */
 static void test_validation_drops_nothing(void **unused) {
     (void)unused;
-    static const char *const kinds[] = {"kind=stream", "kind=lines", "kind=classes", "kind=values"};
-    const char *const texts[] = {train_fixture_verse, train_fixture_verse, train_fixture_examples,
-                                 train_fixture_values};
-    for (rcv_data_kind kind = RCV_DATA_STREAM; kind <= RCV_DATA_VALUES; kind++) {
+    for (rcv_data_kind kind = RCV_DATA_STREAM; kind <= RCV_DATA_STEP_VALUES; kind++) {
         train_fixture s;
         train_fixture_open(&s);
-        const rcv_data *data = train_fixture_data(&s, "train", kind, texts[kind], NULL);
-        rcv_trainer *t = train_fixture_trainer(&s, kinds[kind],
+        const rcv_data *data = train_fixture_data(&s, "train", kind, train_fixture_text(kind), NULL);
+        rcv_trainer *t = train_fixture_trainer(&s, train_fixture_kind(kind),
                                                "dropout=0.4 dropout-input=0.3 dropout-output=0.3 dropout-embedding=0.2 "
                                                "weight-drop=0.3 layers=2 batch=2 length=5 eval-batch=1 steps=4 "
                                                "validate-every=4 dtype=float64",
@@ -302,7 +299,8 @@ static void test_validation_drops_nothing(void **unused) {
         check_ok(rcv_learner_evaluate(t->learner, data, NULL, &result));
         assert_int_equal(w.validations, 1);
         if (fabs(w.validation[0] - result.loss) > 1e-11 * result.loss)
-            fail_msg("%s: validation says %.15g, evaluation %.15g", kinds[kind], w.validation[0], result.loss);
+            fail_msg("%s: validation says %.15g, evaluation %.15g", train_fixture_kind(kind), w.validation[0],
+                     result.loss);
         rcv_trainer_free(t);
         train_fixture_close(&s);
     }

@@ -11,6 +11,7 @@
 #include "train/run/trainer.h"
 
 #include "model/model.h"
+#include "train/learner/learner_data.h"
 #include "train/run/files/identity.h"
 #include "train/step/collect.h"
 
@@ -60,6 +61,7 @@ static json_t *ranks_json(const rcvi_topology *topology) {
 typedef struct {
     void *arrays[ARRAYS]; /* [elements] of the host; NULL: there is none */
     rcvi_run_state state;
+    rcvi_scaling *scaling; /* NULL: there is none */
     bool same_batches, same_ranks;
 } restored;
 
@@ -212,6 +214,22 @@ static rcv_status read_carried(const rcv_trainer *t, const rcv_tensors *tensors,
     return RCV_OK;
 }
 
+static void swap_scaling(const rcv_trainer *t, restored *r) {
+    rcvi_scaling *own = t->learner->scaling;
+    t->learner->scaling = r->scaling;
+    r->scaling = own;
+}
+
+/* A run goes on with the means and scales that it began with, also with other data. */
+static rcv_status read_scaling(const rcv_trainer *t, const rcv_tensors *tensors, const char *file, restored *r) {
+    RCVI_TRY(rcvi_learner_read_scaling(t->learner, tensors, file, &r->scaling));
+    swap_scaling(t, r);
+    rcv_status status = rcvi_learner_fits(t->learner, t->train);
+    if (!status && t->valid) status = rcvi_learner_fits(t->learner, t->valid);
+    swap_scaling(t, r);
+    return status;
+}
+
 static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, const char *file, restored *r) {
     const char *text = rcv_tensors_metadata(tensors, TRAINING_KEY), *plans = rcv_tensors_metadata(tensors, PLANS_KEY);
     if (!text)
@@ -219,6 +237,7 @@ static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, con
                          file);
     RCVI_TRY(rcvi_learner_check_same(t->learner, tensors, file));
     RCVI_TRY(read_state(t, text, file, r));
+    RCVI_TRY(read_scaling(t, tensors, file, r));
     for (int i = 0; i < ARRAYS; i++)
         if (array_of(t, &r->state, i))
             RCVI_TRY(rcvi_array_from_tensors(t->learner, prefixes[i], tensors, file, &r->arrays[i]));
@@ -243,6 +262,9 @@ static rcv_status apply(rcv_trainer *t, restored *r) {
     for (int i = 0; i < ARRAYS; i++)
         if (r->arrays[i])
             RCVI_TRY(rcvi_distribute_array(t->learner, topology, r->arrays[i], kind_of(i), array_of(t, &r->state, i)));
+    swap_scaling(t, r);
+    rcvi_batcher_set_scaling(t->batcher, t->learner->scaling);
+    if (t->validator) rcvi_batcher_set_scaling(t->validator, t->learner->scaling);
     rcvi_run_state_free(&t->state, t->context);
     t->state = r->state;
     r->state = (rcvi_run_state){0};
@@ -252,6 +274,7 @@ static rcv_status apply(rcv_trainer *t, restored *r) {
 static void free_restored(const rcv_trainer *t, restored *r) {
     for (int i = 0; i < ARRAYS; i++) rcvi_free(t->context, r->arrays[i]);
     rcvi_run_state_free(&r->state, t->context);
+    rcvi_scaling_delete(r->scaling);
 }
 
 rcv_status rcv_trainer_resume(rcv_trainer *t, const char *path) {

@@ -1,5 +1,5 @@
 /* A hash of data: a position in it has no meaning in other data. The hash of a file of words also covers where its vocabulary came
- * from (the text or a checkpoint), so for words the tokens themselves are hashed. */
+ * from (the text or a checkpoint), so for words and characters the tokens themselves are hashed. */
 #include "train/run/files/identity.h"
 
 static uint64_t mix(uint64_t hash, uint64_t value) { return (hash ^ value) * UINT64_C(0x100000001B3); }
@@ -8,7 +8,8 @@ rcv_status rcvi_data_identity(const rcv_data *data, uint64_t *identity) {
     enum { BLOCK = 4096 };
     int32_t tokens[BLOCK];
     const rcv_vocabulary *words = rcv_data_vocabulary(data);
-    if (!words || rcv_vocabulary_level(words) != RCV_LEVEL_WORD) {
+    const rcv_level level = words ? rcv_vocabulary_level(words) : RCV_LEVEL_BYTE;
+    if (level != RCV_LEVEL_WORD && level != RCV_LEVEL_CHARACTER) {
         *identity = rcvi_data_hash(data);
         return RCV_OK;
     }

@@ -28,6 +28,12 @@ fi
 grep -ohE '^RCV_API [^(]*' "$inst"/include/*.h | grep -oE 'rcv_[a-z0-9_]+$' | sort >"$prefix/declared"
 diff "$prefix/declared" <(grep '^rcv_' "$prefix/exported") || fail "the headers and the library disagree (< headers, > library)"
 
+# what completes the command
+for file in bash-completion/completions/recurve zsh/site-functions/_recurve fish/vendor_completions.d/recurve.fish; do
+    [ -s "$inst/share/$file" ] || fail "share/$file is not installed"
+done
+"$inst/bin/recurve" completion bash | cmp -s - "$inst/share/bash-completion/completions/recurve" || fail "the completion is of another build"
+
 # the tool finds its library without LD_LIBRARY_PATH, also after a move
 mv "$inst" "$prefix/moved"
 inst=$prefix/moved
@@ -59,3 +65,29 @@ cmake -G Ninja -S "$SOURCE_DIR/examples" -B "$prefix/build" -DCMAKE_PREFIX_PATH=
 if command -v c++ >/dev/null; then
     echo '#include <recurve.h>' | c++ -x c++ -Wall -Wextra -Werror -fsyntax-only -I "$inst/include" - || fail "not C++"
 fi
+
+# uninstall removes exactly what was written, and says so; below DESTDIR as well
+uninstall() { make -s -C "$SOURCE_DIR" uninstall "$@"; }
+uninstalled=$prefix/uninstalled
+mkdir -p "$uninstalled/bin" "$uninstalled/include" "$uninstalled/share/doc/recurve"
+echo own >"$uninstalled/bin/own"
+echo own >"$uninstalled/include/recurve_own.h"
+cmake --install "$BUILD_DIR" --prefix "$uninstalled" >/dev/null
+(cd "$uninstalled" && find . ! -type d | sed 's#^\./##' | sort) >"$prefix/before"
+echo own >"$uninstalled/share/doc/recurve/own"
+uninstall PREFIX="$uninstalled" DESTDIR= >"$prefix/said" || { cat "$prefix/said"; fail "make uninstall fails"; }
+(cd "$uninstalled" && find . ! -type d | sed 's#^\./##' | sort) >"$prefix/after"
+printf 'bin/own\ninclude/recurve_own.h\nshare/doc/recurve/own\n' | diff - "$prefix/after" || fail "make uninstall leaves files (>) or removes others (<)"
+sed -nE "s#^removed $uninstalled/(.*[^/])\$#\1#p" "$prefix/said" | sort | diff <(grep -v own "$prefix/before") - || fail "make uninstall does not say what it removes"
+[ ! -d "$uninstalled/share/recurve" ] || fail "make uninstall leaves share/recurve"
+uninstall PREFIX="$uninstalled" DESTDIR= >"$prefix/said" 2>&1 && fail "make uninstall succeeds where nothing is installed"
+grep -q "installed-files" "$prefix/said" || fail "make uninstall does not say what is missing"
+DESTDIR=$prefix/staged cmake --install "$BUILD_DIR" --prefix /opt/recurve-test >/dev/null
+uninstall PREFIX=/opt/recurve-test DESTDIR="$prefix/staged" >/dev/null || fail "make uninstall fails below DESTDIR"
+[ -z "$(find "$prefix/staged" ! -type d)" ] || fail "make uninstall leaves files below DESTDIR"
+# a list that names a file elsewhere removes nothing
+mkdir -p "$uninstalled/share/recurve"
+printf 'bin/own\n../kept\n' >"$uninstalled/share/recurve/installed-files"
+echo kept >"$prefix/kept"
+uninstall PREFIX="$uninstalled" DESTDIR= >/dev/null 2>&1 && fail "a list with a file elsewhere is followed"
+[ -e "$prefix/kept" ] && [ -e "$uninstalled/bin/own" ] || fail "make uninstall removes a file that a wrong list names"

@@ -75,7 +75,7 @@ static rcv_status count_words(rcvi_import *import) {
     progress p = {.import = import};
     RCVI_TRY(rcvi_text_file_words(&import->source, count_word, &p));
     if (!import->given_vocabulary) {
-        RCVI_TRY(rcvi_vocabulary_rank(&import->counted, &import->vocabulary));
+        RCVI_TRY(rcvi_vocabulary_rank(&import->counted, import->level, &import->vocabulary));
         rcvi_words_free(&import->counted);
     }
     rcvi_totals *totals = &import->totals;
