@@ -462,6 +462,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "learner_features": (c_int64, _P),
     "learner_outputs": (c_int64, _P),
     "learner_evaluate": (_Status, _P, _P, POINTER(EvaluationOptions), POINTER(Evaluation)),
+    "evaluation_print": (_Status, _P, _P, POINTER(Evaluation), POINTER(c_int64), _OBJECT),
     "learner_generate": (_Status, _P, POINTER(Generation), Emit, _P),
     "learner_predict": (_Status, _P, POINTER(Prediction)),
     "trainer_new": (_Status, _P, _P, _P, _P, _OBJECT),

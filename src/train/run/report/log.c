@@ -1,6 +1,7 @@
 /* Lines of a run's log, one JSON object each: see log.h. */
 #include "train/run/report/log.h"
 
+#include "train/run/report/evaluation_json.h"
 #include "train/run/trainer.h"
 
 #include <math.h>
@@ -19,12 +20,7 @@ static void write_line(const rcvi_run_log *log, json_t *object) {
 }
 
 static bool add_loss(const rcvi_run_log *run_log, json_t *object, double loss) {
-    if (json_object_set_new(object, "loss", rcvi_json_number(loss))) return false;
-    if (run_log->form == RCVI_LOSS_ALONE) return true;
-    if (run_log->form == RCVI_LOSS_AND_BITS_PER_BYTE)
-        return !json_object_set_new(object, "bits_per_byte", rcvi_json_number(loss / log(2)));
-    double perplexity = loss < 700 || !isfinite(loss) ? exp(loss) : 1e300;
-    return !json_object_set_new(object, "perplexity", rcvi_json_number(perplexity));
+    return rcvi_json_add_loss(object, run_log->form, loss);
 }
 
 /* One entry per bucket. */
@@ -95,12 +91,14 @@ void rcvi_log_progress(const rcvi_run_log *log, const rcvi_progress *progress) {
     write_line(log, rcvi_json_if(good && add_loss(log, object, p->loss), object));
 }
 
-void rcvi_log_validation(const rcvi_run_log *log, const rcvi_progress *progress, double loss, bool is_best) {
+void rcvi_log_validation(const rcvi_run_log *log, const rcvi_progress *progress, const rcv_learner *learner,
+                         const rcv_evaluation *result, bool is_best) {
     if (!log->write) return;
     const rcv_progress *p = &progress->report;
     json_t *object = json_pack("{s:s, s:I, s:f, s:b, s:f}", "event", "validation", "step", (json_int_t)p->step, "epoch",
                                p->epochs, "best", (int)is_best, "seconds", p->seconds);
-    write_line(log, rcvi_json_if(add_loss(log, object, loss), object));
+    bool good = add_loss(log, object, result->loss) && rcvi_json_add_metrics(object, learner->shape.kind, result);
+    write_line(log, rcvi_json_if(good, object));
 }
 
 void rcvi_log_checkpoint(const rcvi_run_log *log, int64_t step, const char *path) {
