@@ -99,7 +99,7 @@ void summarise_data(const data_files *files, const rcv_settings *settings) {
         put_entry("validate", "%s", valid);
         free(valid);
     }
-    if (files->paths[PART_TEST] != NULL || files->data[PART_TEST] != NULL) {
+    if (data_files_has_test(files)) {
         char *test = part_of(files, settings, PART_TEST, "test");
         put_entry("test", "%s, at the end", test);
         free(test);

@@ -113,8 +113,7 @@ static void log_test(run *run, const rcv_evaluation *result) {
 static rcv_status test(run *run, const char *best) {
     rcv_learner *learner = NULL;
     test_result result = {.confusion = NULL};
-    const bool is_open = run->files.data[PART_TEST] != NULL; /* a share of the training data */
-    rcv_status status = is_open ? RCV_OK : data_files_open_test(&run->files, run->context, run->settings);
+    rcv_status status = data_files_open_test(&run->files, run->context, run->settings);
     const char *path = best != NULL ? best : run->output;
     if (status == RCV_OK && best == NULL && run->files.data[PART_VALID] != NULL) {
         note("this run has no best model for %s: the last one is tested", run->output);
