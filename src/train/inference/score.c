@@ -24,12 +24,35 @@ static rcv_status make_arrays(rcvi_scorer *s) {
     return rcvi_device_new(l, s->room * l->shape.outputs, real, &s->device_outputs);
 }
 
+/* The feature that has output `output` at the present step; -1: none has it, or none is known. */
+static int64_t find_present(const rcv_learner *l, int64_t output) {
+    const rcvi_schema *s = l->schema;
+    if (s->feature_count == 0)
+        return l->shape.features == l->shape.outputs ? output : -1; /* arrays forecast themselves */
+    const bool named = (int64_t)s->feature_count == l->shape.features && (int64_t)s->target_count == l->shape.outputs;
+    for (int64_t f = 0; named && f < l->shape.features; f++)
+        if (strcmp(s->features[f], s->targets[output]) == 0) return f;
+    return -1;
+}
+
+static rcv_status find_naive_features(rcvi_scorer *s) {
+    const rcv_learner *l = s->work->learner;
+    const size_t outputs = (size_t)l->shape.outputs;
+    if (l->shape.kind != RCV_DATA_STEP_VALUES || !l->schema || !(l->schema->horizon > 0)) return RCV_OK;
+    s->naive = rcvi_new(l->context, outputs, sizeof *s->naive);
+    s->present = rcvi_new(l->context, outputs, sizeof *s->present);
+    if (!s->naive || !s->present) return RCV_NO_MEMORY;
+    for (int64_t i = 0; i < l->shape.outputs; i++) s->present[i] = find_present(l, i);
+    return RCV_OK;
+}
+
 rcv_status rcvi_scorer_init(rcvi_scorer *s, rcvi_work *work, int64_t *confusion) {
     const rcv_learner *l = work->learner;
     *s = (rcvi_scorer){.work = work};
     rcv_status status =
         rcvi_metrics_init(&s->metrics, l->context, l->shape.kind, l->shape.outputs, confusion, !work->options.topology);
     if (!status && l->has_head) status = make_arrays(s);
+    if (!status) status = find_naive_features(s);
     if (status) rcvi_scorer_free(s);
     return status;
 }

@@ -60,6 +60,18 @@ static json_t *ranks_of(const rcv_trainer *t) {
                      expected);
 }
 
+/* The training data. */
+static json_t *data_of(const rcv_trainer *t) {
+    const rcv_data *data = t->train;
+    const char *description = rcv_data_description(data);
+    const bool classes = rcvi_kind_has_classes(t->learner->shape.kind);
+    return json_pack("{s:s*, s:s, s:I, s:I, s:I, s:I, s:o*}", "description", description, "kind",
+                     rcvi_kind_name(t->learner->shape.kind), "sequences", (json_int_t)rcv_data_sequences(data), "steps",
+                     (json_int_t)rcv_data_tokens(data), "features", (json_int_t)rcv_data_features(data), "outputs",
+                     (json_int_t)rcv_data_outputs(data), "classes",
+                     classes ? json_integer((json_int_t)rcv_data_outputs(data)) : NULL);
+}
+
 void rcvi_log_start(const rcv_trainer *t) {
     if (!t->log.write) return;
     char date[32] = "", *settings = NULL;
@@ -70,14 +82,14 @@ void rcvi_log_start(const rcv_trainer *t) {
         write_line(&t->log, NULL);
         return;
     }
-    write_line(&t->log,
-               json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o*}", "event",
-                         t->state.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
-                         t->learner->device_name, "step", (json_int_t)t->state.step, "parameters",
-                         (json_int_t)rcv_learner_parameter_elements(t->learner), "tokens",
-                         (json_int_t)rcv_data_tokens(t->train), "batches", (json_int_t)rcvi_batcher_count(t->batcher),
-                         "bytes", (json_int_t)rcv_trainer_bytes(t), "shapes", shapes_of(t), "plans", plans_of(t),
-                         "settings", rcvi_json_read(settings, strlen(settings), 0, NULL), "ranks", ranks_of(t)));
+    write_line(&t->log, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o*}", "event",
+                                  t->state.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
+                                  t->learner->device_name, "step", (json_int_t)t->state.step, "parameters",
+                                  (json_int_t)rcv_learner_parameter_elements(t->learner), "tokens",
+                                  (json_int_t)rcv_data_tokens(t->train), "batches",
+                                  (json_int_t)rcvi_batcher_count(t->batcher), "bytes", (json_int_t)rcv_trainer_bytes(t),
+                                  "data", data_of(t), "shapes", shapes_of(t), "plans", plans_of(t), "settings",
+                                  rcvi_json_read(settings, strlen(settings), 0, NULL), "ranks", ranks_of(t)));
     rcv_text_free(t->context, settings);
 }
 
