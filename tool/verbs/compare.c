@@ -299,9 +299,8 @@ static void on_library_log(void *user, const char *line) {
 
 static const char details[] =
     "Each cell is trained with the same settings, batches and seeds, one after the other, for the same time,\n"
-    "updates or passes over the data. FOLDER has the log and the model of\n"
-    "every run, comparison.html and comparison.json. The table has the best cell first. Without\n"
-    "validation data a tenth of DATA is kept for it (--valid none: none).\n"
+    "updates or passes over the data. FOLDER has the log and the model of every run, comparison.html and\n"
+    "comparison.json. The table has the best cell first. Without validation data a tenth of DATA is kept for it.\n"
     "\n"
     "The same command continues a comparison that was interrupted: runs that have finished are kept, also\n"
     "where cells or seeds are added. A cell that cannot be read is reported before anything is trained.";
