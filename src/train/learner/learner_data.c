@@ -41,7 +41,7 @@ static rcv_status set_schema(rcv_learner *l, rcvi_schema *schema) {
         return RCV_NO_MEMORY;
     }
     *l->schema = *schema;
-    RCVI_TRY(rcvi_schema_names(l->schema, false, &l->feature_names));
+    if (!l->schema->is_wide) RCVI_TRY(rcvi_schema_names(l->schema, false, &l->feature_names));
     return rcvi_schema_names(l->schema, true, &l->target_names);
 }
 
@@ -59,6 +59,12 @@ const char *rcv_learner_feature_names(const rcv_learner *learner) {
 const char *rcv_learner_target_names(const rcv_learner *learner) {
     return learner->target_names ? learner->target_names : "";
 }
+
+const char *rcv_learner_sequence_name(const rcv_learner *l) { return l->schema ? l->schema->sequence : NULL; }
+
+bool rcv_learner_groups_rows(const rcv_learner *l) { return l->schema && l->schema->sequence && !l->schema->is_wide; }
+
+int64_t rcv_learner_horizon(const rcv_learner *l) { return l->schema ? l->schema->horizon : 0; }
 
 /* Data without targets need not have as many outputs. */
 static rcv_status check_opened(const rcv_learner *l, const rcv_data *data, const char *path, bool unlabelled) {
