@@ -904,6 +904,8 @@ RCV_API rcv_data_kind rcv_data_get_kind(const rcv_data *data);
 /* Ends in NUL at its length; NULL past the end and where there are no classes. `length` may be NULL. */
 RCV_API const char *rcv_data_class_name(const rcv_data *data, int64_t index, size_t *length);
 
+/* counts: [rcv_data_outputs()] examples, or time steps, of each class. RCV_INVALID where there are no classes. */
+RCV_API rcv_status rcv_data_count_classes(const rcv_data *data, int64_t *counts);
 /* Not for streams. counts[length], for lengths up to rcv_data_longest(): number of sequences. A line of n tokens has
  * length n + 1. */
 RCV_API rcv_status rcv_data_lengths(const rcv_data *data, int64_t *counts);
