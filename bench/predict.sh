@@ -40,7 +40,7 @@ for ((turn = 0; turn < turns; turn++)); do
 import json, sys
 features, begin, end, sequences = sys.argv[1:]
 found = json.load(open("bench.json"))
-seconds = next(i["median"] for i in found["implementations"] if i["name"] == "recurve")
+seconds = next(i["median"] for i in found["entries"] if i["name"] == "recurve")
 print(features, float(end) - float(begin), seconds * int(sequences) / 256)
 END
     done

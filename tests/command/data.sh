@@ -110,20 +110,20 @@ bad 1 "line 3" stats ragged.csv
 
 # ---- folders, and parts of a file ----
 mkdir parts && cp table.csv parts/train.csv && cp table.csv parts/val.csv && cp table.csv parts/test.csv
-small=(--hidden 2 --batch 2 --steps 1 --schedule naive --missing mean)
+small=(--hidden 2 --batch 2 --steps 1 --validate-every 1 --schedule naive --missing mean)
 "$RECURVE" train parts --output folder.model "${small[@]}" >out 2>err || complain "a folder with tables"
 python3 -c '
 import json
-events = {line["event"] for line in map(json.loads, open("folder.model.jsonl"))}
+events = {line["event"] for line in map(json.loads, open("folder.jsonl"))}
 assert {"validation", "test"} <= events, events' || complain "validation and test of the folder are not read"
 for i in $(seq 40); do echo "{\"x\": [$i, $((i % 2))], \"y\": \"$((i % 2))\"}"; done >forty.jsonl
 "$RECURVE" train forty.jsonl --kind classes --valid 25% --test 10% --output shares.model "${small[@]}" >out 2>err || complain "shares of a file"
 python3 -c '
 import json
-test = [line for line in map(json.loads, open("shares.model.jsonl")) if line["event"] == "test"]
+test = [line for line in map(json.loads, open("shares.jsonl")) if line["event"] == "test"]
 assert len(test) == 1 and test[0]["counted"] == 4, test' || complain "the test is not 10% of the data"
 
-bad 2 "use data stats FILE" other text
+bad 2 "use recurve data stats" other text
 bad 2 "--buckets must be" stats text --kind lines --buckets 4,4
 bad 2 "--buckets must be" stats text --kind lines --buckets auto:65
 bad 1 "does not fit" stats text --level word --kind lines --buckets 4
