@@ -764,6 +764,9 @@ RCV_API int64_t rcv_vocabulary_size(const rcv_vocabulary *vocabulary);
 /* The bytes of a token, which need not end in NUL; of a piece its name in the tokenizer.json. NULL past the end. */
 RCV_API const char *rcv_vocabulary_token(const rcv_vocabulary *vocabulary, int64_t token, size_t *length);
 RCV_API int64_t rcv_vocabulary_find(const rcv_vocabulary *vocabulary, const char *word, size_t length); /* -1: absent */
+/* The token that ends a line where lines are sequences: <eos> of words, the newline of bytes and characters, of pieces an
+ * added token such as <|endoftext|> or else the newline; -1: none. */
+RCV_API int64_t rcv_vocabulary_line_end(const rcv_vocabulary *vocabulary);
 /* As a text that rcv_vocabulary_parse reads: one word per line; one character per line, escaped, below the line "recurve
  * characters"; or the tokenizer.json. Not of bytes. Free with rcv_text_free. */
 RCV_API rcv_status rcv_vocabulary_print(const rcv_vocabulary *vocabulary, char **text);

@@ -71,7 +71,7 @@ echo a text >book.txt
 bad 2 "'book.txt' is a file and no verb" book.txt
 bad 2 "takes no operand: remove 'lstm'" list lstm
 bad 2 "one operand too many for cell" cell lstm gru
-bad 2 "data has no 'book.txt'; use recurve data stats" data book.txt
+bad 2 "data has no 'book.txt'; use data stats FILE" data book.txt
 bad 2 "no option" --frobnicate
 bad 2 "one verb" help list list
 bad 2 "did you mean --hidden?" train text --hiden 3
