@@ -1,4 +1,5 @@
 /* recurve predict: classes with probabilities, values, or log-probabilities of texts, of data without targets. */
+#include "columnar/columnar.h"
 #include "predict/predict.h"
 #include "paths.h"
 
