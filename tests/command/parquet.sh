@@ -74,6 +74,6 @@ head -c 300 table.parquet >cut.parquet
 bad "cannot convert cut.parquet" data stats cut.parquet --quiet
 good train table.parquet --sequence id --time when --target label --missing previous --hidden 4 --steps 5 --effort estimate --output m --quiet
 good predict m table.parquet
-[ "$(wc -l <out)" = 31 ] && [ "$(sed -n 2p out | cut -c1-10)" = '"s ""0"", x' ] || complain "predictions of Parquet"
+[ "$(wc -l <out)" = 31 ] && [ "$(sed -n 2p out | cut -c1-11)" = '"s ""0"", x' ] || complain "predictions of Parquet"
 good eval m table.arrow
 exit $((failures > 0))
