@@ -94,13 +94,14 @@ class Predictor:
 
     @property
     def level(self) -> str | None:
-        """word or byte; None where inputs are numbers."""
+        """word, byte, character or piece; None where inputs are numbers."""
         pointer = native().rcv_learner_vocabulary(self._handle)
         return None if pointer is None else api.LEVELS[native().rcv_vocabulary_level(pointer)]
 
     @property
     def vocabulary(self) -> tuple[str, ...] | None:
-        """The tokens by number: words, or the 256 bytes as characters of Latin-1; None where inputs are numbers."""
+        """The tokens by number: words, characters, pieces as the tokenizer.json names them, or the 256 bytes as characters
+        of Latin-1; None where inputs are numbers."""
         pointer = native().rcv_learner_vocabulary(self._handle)
         if pointer is not None and self._words is None:
             encoding = "latin-1" if self.level == "byte" else "utf-8"
@@ -130,7 +131,8 @@ class Predictor:
         """The tokens of a text, int64, as the model has read them in training.
 
         A model of words reads <eos> for the end of a line. A language model of words or lines reads it before the text,
-        too; every other model of words after the text.
+        too; every other model of words after the text. Of characters and pieces, a language model of lines reads the token
+        that ends a line before the text.
         """
         level, pointer = self.level, native().rcv_learner_vocabulary(self._handle)
         if level is None:
@@ -139,11 +141,25 @@ class Predictor:
         if level == "byte":
             begin = b"\n" if self.kind == "lines" or (self.is_text and not data) else b""
             return np.frombuffer(begin + data, np.uint8).astype(np.int64)
+        if level != "word":
+            return self._encode(pointer, data)
         lines = data.split(b"\n")
         if not self.is_text and (lines[-1] or len(lines) == 1):
             lines.append(b"")
         words = [word for line in lines for word in (b"<eos>", *line.split())][0 if self.is_text else 1 :]
         return np.array([self._find(pointer, word) for word in words], np.int64)
+
+    def _encode(self, vocabulary: int, data: bytes) -> Array:
+        end = int(native().rcv_vocabulary_line_end(vocabulary))
+        begin = [end] if self.kind == "lines" else []
+        if self.kind == "stream" and not data:
+            data = b"\n"
+        count = ctypes.c_size_t()
+        native().rcv_vocabulary_encode(vocabulary, data, len(data), None, 0, ctypes.byref(count))
+        tokens = np.empty(count.value, np.int64)
+        room = tokens.ctypes.data if count.value else None
+        native().rcv_vocabulary_encode(vocabulary, data, len(data), room, count.value, ctypes.byref(count))
+        return np.concatenate([np.array(begin, np.int64), tokens])
 
     def _find(self, vocabulary: int, word: bytes) -> int:
         library = native()
@@ -297,7 +313,7 @@ class Predictor:
     ) -> str | Iterator[str]:
         """Continues a text, and returns what was generated, without the prompt.
 
-        tokens       bytes or words to generate
+        tokens       bytes, characters, words or pieces to generate
         temperature  0: always the likeliest token; 1: the model's distribution
         top_k        sample from the k likeliest; 0: from all
         top_p        sample from the likeliest that together have this probability; 0: from all
@@ -394,7 +410,7 @@ class Predictor:
             (self._handle,),
             level=api.LEVELS.index(self.level or "byte"),
             kind=api.KINDS.index(self.kind),
-            vocabulary=native().rcv_learner_vocabulary(self._handle) if self.level == "word" else None,
+            vocabulary=None if self.level in ("byte", None) else native().rcv_learner_vocabulary(self._handle),
             classes=classes,
             class_count=count.value,
         )

@@ -262,7 +262,7 @@ def _open_part(run: _Run, part: int, vocabulary: Handle | None) -> Handle | None
 
 
 def _open_vocabulary(run: _Run) -> Handle | None:
-    """The words that are given or those of the checkpoint; None where the data has its own."""
+    """The vocabulary that is given, which sets the level, or that of the checkpoint; None where the data has its own."""
     vocabulary = None
     if run.resume is not None:
         arguments = context(), encode_path(run.resume)
@@ -272,8 +272,11 @@ def _open_vocabulary(run: _Run) -> Handle | None:
     elif run.settings["vocabulary"]:
         arguments = context(), os.fsencode(run.settings["vocabulary"])
         vocabulary = make("rcv_vocabulary_load", *arguments, free="rcv_vocabulary_free", parents=(context(),))
-    if vocabulary is None or native().rcv_vocabulary_level(vocabulary) == api.LEVELS.index("byte"):
+    level = "byte" if vocabulary is None else api.LEVELS[native().rcv_vocabulary_level(vocabulary)]
+    if level == "byte":
         return None
+    if not run.settings.is_given("level"):
+        run.settings.set("level", level)
     return vocabulary
 
 

@@ -312,7 +312,9 @@ static void put_run_row(FILE *out, const comparison *comparison, const run *run,
         char room[64];
         fprintf(out, "<td>%s</td>", isfinite(seconds) ? grouped(room, "%.2f", seconds) : "not reached");
     }
-    fprintf(out, "<td class=\"left\">%s</td><td class=\"left\">", state_of(run));
+    fprintf(out, "<td class=\"left\">");
+    put_text(out, state_of(run));
+    fprintf(out, "</td><td class=\"left\">");
     put_text(out, device != NULL ? device : "");
     fprintf(out, "</td></tr>\n");
 }
