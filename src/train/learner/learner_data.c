@@ -70,12 +70,6 @@ bool rcv_learner_groups_rows(const rcv_learner *learner) {
 
 int64_t rcv_learner_horizon(const rcv_learner *learner) { return learner->schema ? learner->schema->horizon : 0; }
 
-const char *rcv_learner_sequence_name(const rcv_learner *l) { return l->schema ? l->schema->sequence : NULL; }
-
-bool rcv_learner_groups_rows(const rcv_learner *l) { return l->schema && l->schema->sequence && !l->schema->is_wide; }
-
-int64_t rcv_learner_horizon(const rcv_learner *l) { return l->schema ? l->schema->horizon : 0; }
-
 /* Data without targets need not have as many outputs. */
 static rcv_status check_opened(const rcv_learner *l, const rcv_data *data, const char *path, bool unlabelled) {
     if (!unlabelled) return rcvi_learner_fits(l, data);
