@@ -888,6 +888,8 @@ RCV_API const char *rcv_data_target_names(const rcv_data *data);
  * too small). NULL arrays are not written. */
 RCV_API rcv_status rcv_data_read(const rcv_data *data, int64_t from, int64_t count, int64_t *lengths, float *x,
                                  int64_t *tokens, int64_t room);
+/* Tokens from..from + count - 1 of a text, in the order of the file. */
+RCV_API rcv_status rcv_data_read_tokens(const rcv_data *data, int64_t from, int64_t count, int64_t *tokens);
 /* The name of example `index` in the file, such as its sequence's id; its number from 0 where it has none. `text` has room for
  * `room` bytes, including the NUL; longer names are cut. */
 RCV_API rcv_status rcv_data_example_name(const rcv_data *data, int64_t index, char *text, size_t room);
@@ -1020,6 +1022,11 @@ RCV_API bool rcv_learner_predicts_steps(const rcv_learner *learner); /* at every
 /* Names of the columns of the data it was trained on, NAME,NAME; "" where these had none. */
 RCV_API const char *rcv_learner_feature_names(const rcv_learner *learner);
 RCV_API const char *rcv_learner_target_names(const rcv_learner *learner);
+/* The column of a table that names sequences; NULL: there is none, and they are numbered. */
+RCV_API const char *rcv_learner_sequence_name(const rcv_learner *learner);
+/* Rows of a table with the same name there are the time steps of a sequence; otherwise every row is a sequence. */
+RCV_API bool rcv_learner_groups_rows(const rcv_learner *learner);
+RCV_API int64_t rcv_learner_horizon(const rcv_learner *learner); /* time steps that it forecasts; 0: it does not */
 /* Opens data as the learner reads it: level, kind, vocabulary, classes, columns, horizon and treatment of missing values
  * are those of its training. Of `options`, which may be NULL, cache, format and unlabelled are used. */
 RCV_API rcv_status rcv_learner_open_data(const rcv_learner *learner, const char *path, const rcv_data_options *options,
@@ -1027,8 +1034,8 @@ RCV_API rcv_status rcv_learner_open_data(const rcv_learner *learner, const char 
 
 typedef struct {
     size_t size;
-    int64_t batch;   /* columns of a text, or sequences, processed at once; 0: 1, so that every token has the whole text
-                        before it as context */
+    int64_t batch;   /* columns of a text, or sequences, processed at once; 0: of a text 1, so that every token has the
+                        whole text before it as context, and sequences in batches of similar lengths */
     int64_t threads; /* 0: the context's number */
     bool (*go_on)(void *user); /* NULL, or called after every batch; false stops */
     void *user;                /* of go_on; may be NULL */
@@ -1043,7 +1050,8 @@ typedef struct {
     int64_t counted; /* tokens, examples or time steps in the mean */
     double accuracy; /* classes: the correct part, 0 to 1; 0 of other kinds */
     double precision, recall, f1; /* classes: means over the classes that occur */
-    double auc; /* classes: area under the ROC curve; of more than two the mean of one class against the others */
+    double auc; /* classes: area under the ROC curve; of more than two the mean of one class against the others; of
+                   millions of examples that of a random sample */
     double mae, rmse; /* values: in the data's units, over all outputs */
     double r2;        /* values: the explained part of the variance, mean over outputs */
     double naive_mae, naive_rmse; /* forecasts: the same of the last known value, as the naive forecast has it */
@@ -1052,6 +1060,12 @@ typedef struct {
 /* `options` may be NULL: defaults. RCV_STOPPED if the callback stopped it. */
 RCV_API rcv_status rcv_learner_evaluate(rcv_learner *learner, const rcv_data *data,
                                         const rcv_evaluation_options *options, rcv_evaluation *result);
+
+/* An evaluation as a line of a run's log, one JSON object: {"event":"test","loss":...,"counted":...,"metrics":{...},
+ * "classes":[...],"confusion":[[...]]}. `confusion`: that of the options, or NULL; of more than 50 classes names and
+ * confusion are left out. Free with rcv_text_free. */
+RCV_API rcv_status rcv_evaluation_print(rcv_context *context, const rcv_learner *learner,
+                                        const rcv_evaluation *evaluation, const int64_t *confusion, char **json);
 
 typedef struct {
     size_t size;
@@ -1126,7 +1140,9 @@ typedef struct {
     bool (*progress)(void *user,
                      const rcv_progress *progress); /* called after updates; false: checkpoint and stop. May be NULL */
     void (*log)(void *user, const char *line);      /* called with one JSON object per line. May be NULL */
-    void *user;                                     /* of both; may be NULL */
+    void *user;                                     /* of all three; may be NULL */
+    /* called before every batch of a validation with the part of it that is done, from 0 on. May be NULL */
+    void (*validating)(void *user, double part);
 } rcv_trainer_options;
 
 /* A new run. The settings are copied; the data must outlive the trainer. `valid` may be NULL. To train over several

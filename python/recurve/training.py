@@ -20,7 +20,7 @@ from recurve import _data
 from recurve._arrays import Array
 from recurve._native import api, errors
 from recurve._native.loader import Handle, context, encode_path, make, native, take_text
-from recurve._progress import ProgressLine, describe_loss
+from recurve._progress import Metric, ProgressLine
 from recurve._settings import Setting, Settings, check_fixed, check_names, checkpoint_settings, presets, settings
 from recurve.cells import Equations, compile
 from recurve.predictor import Evaluation, Predictor
@@ -41,6 +41,7 @@ class Progress:
     left: float | None  #: estimated seconds to the nearest limit; None: unknown
     validation: float | None  #: loss of the last validation; None before the first
     best: float | None  #: loss of the best validation
+    metric: float | None = None  #: of the last validation: accuracy of classes, root mean squared error of values
 
 
 @dataclass(frozen=True)
@@ -162,12 +163,9 @@ class _Run:
     data: list[Handle | None] = field(default_factory=lambda: [None, None, None])
 
     @property
-    def is_text(self) -> bool:
-        return self.settings["kind"] in ("stream", "lines")
-
-    @property
-    def is_bytes(self) -> bool:
-        return self.settings["level"] == "byte"
+    def metric(self) -> Metric:
+        train = self.data[_data.TRAIN]
+        return Metric.of(native().rcv_data_get_kind(train), native().rcv_data_level(train))
 
 
 def _stem(path: str) -> str:
@@ -310,6 +308,7 @@ def _progress_of(report: api.Progress) -> Progress:
         None if report.left < 0 else report.left,
         report.validation or None,
         report.best or None,
+        None if not report.validation or math.isnan(report.metric) else report.metric,
     )
 
 
@@ -385,7 +384,8 @@ def _finish(run: _Run, trainer: Handle, shown: ProgressLine | None, stopped: boo
         shown.end(report, note if is_kept and is_written else "")
     test = _test(run, best or run.output) if is_written and not stopped else None
     if shown is not None and test is not None:
-        shown.end(api.Progress(), f"test: {describe_loss(test.loss, run.is_text, run.is_bytes)}")
+        measured = test.accuracy if test.accuracy is not None else math.nan
+        shown.say("test: " + ", ".join(run.metric.parts(test.loss, measured)))
     result = TrainingResult(
         path=run.output if is_kept and is_written else None,
         best_path=best if is_kept else None,
@@ -451,7 +451,7 @@ def train(
         run = _prepare(given, folder, output, preset, config, resume, overwrite, log)
         stack.callback(run.log.close)
         trainer = _open_trainer(run)
-        shown = ProgressLine(run.is_text, run.is_bytes) if progress else None
+        shown = ProgressLine(run.metric, float(run.settings["seconds"])) if progress else None
         stopped = _run_trainer(run, trainer, shown, callback)
         if run.settings["wisdom"]:
             native().rcv_wisdom_save(context(), os.fsencode(run.settings["wisdom"]))

@@ -338,6 +338,7 @@ class TrainerOptions(Struct):
         ("progress", OnProgress),
         ("log", Log),
         ("user", c_void_p),
+        ("validating", c_void_p),
     ]
 
 
@@ -435,6 +436,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "vocabulary_encode": (_Status, _P, c_char_p, c_size_t, _P, c_size_t, POINTER(c_size_t)),
     "data_open": (_Status, _P, c_char_p, POINTER(DataOptions), _OBJECT),
     "data_free": (None, _P),
+    "data_get_kind": (c_int, _P),
+    "data_level": (c_int, _P),
     "setting_count": (c_size_t,),
     "setting_at": (POINTER(Setting), c_size_t),
     "settings_new": (_Status, _P, _OBJECT),
@@ -462,6 +465,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "learner_features": (c_int64, _P),
     "learner_outputs": (c_int64, _P),
     "learner_evaluate": (_Status, _P, _P, POINTER(EvaluationOptions), POINTER(Evaluation)),
+    "evaluation_print": (_Status, _P, _P, POINTER(Evaluation), POINTER(c_int64), _OBJECT),
     "learner_generate": (_Status, _P, POINTER(Generation), Emit, _P),
     "learner_predict": (_Status, _P, POINTER(Prediction)),
     "trainer_new": (_Status, _P, _P, _P, _P, _OBJECT),

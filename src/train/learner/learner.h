@@ -6,6 +6,7 @@
 
 #include "data/data.h"
 #include "data/scaling.h"
+#include "data/schema.h"
 #include "device/device.h"
 #include "device/learn.h"
 
@@ -46,9 +47,11 @@ struct rcv_learner {
     int64_t first_element, end_element;
     /* The device's: embedding [tokens, embedding], the network's, weight [outputs, width], bias [outputs]. */
     void *parameters;
-    rcvi_scaling *scaling; /* of features and values; NULL: they are read as the data has them */
-    float *class_weights;  /* [outputs] weights of classes in the loss, on the host; NULL: all are 1 */
-    void *device_weights;  /* the same in the device's memory, as reals */
+    rcvi_schema *schema;                /* how its data is read; NULL: a text, or a file that does not say */
+    char *feature_names, *target_names; /* NAME,NAME of the schema; NULL: it has none */
+    rcvi_scaling *scaling;              /* of features and values; NULL: they are read as the data has them */
+    float *class_weights;               /* [outputs] weights of classes in the loss, on the host; NULL: all are 1 */
+    void *device_weights;               /* the same in the device's memory, as reals */
     /* Plans and memory that rcv_learner_predict keeps for its next call (inference/predict.c); NULL before the first. */
     void *predictor;
     void (*free_predictor)(void *predictor);
@@ -136,6 +139,18 @@ rcv_status rcvi_array_to_tensors(const rcv_learner *learner, const char *prefix,
 /* Reads such tensors into an array, [elements] in the host's memory, for rcvi_free. */
 rcv_status rcvi_array_from_tensors(const rcv_learner *learner, const char *prefix, const rcv_tensors *tensors,
                                    const char *file, void **host);
+/* Words of a vocabulary or names of classes in a file: one a line, each followed by a newline; text is NULL where the file has none. rcvi_free. */
+typedef enum { RCVI_NAMES_VOCABULARY, RCVI_NAMES_CLASSES, RCVI_NAMES_KINDS } rcvi_names_kind;
+typedef struct {
+    char *text;
+    size_t length;
+} rcvi_names;
+rcv_status rcvi_names_to_tensors(const rcv_learner *learner, rcv_tensors *tensors);
+rcv_status rcvi_names_from_tensors(rcv_context *context, rcvi_names_kind kind, const rcv_tensors *tensors,
+                                   const char *file, rcvi_names *names);
+/* *what: which names of the two differ; NULL: none. `file` is that of b, for messages. */
+rcv_status rcvi_names_differ(rcv_context *context, const rcv_tensors *a, const rcv_tensors *b, const char *file,
+                             const char **what);
 /* Prefix of averaged parameters. A file that has them is loaded with these. */
 #define RCVI_AVERAGE_PREFIX "average."
 

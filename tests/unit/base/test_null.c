@@ -90,6 +90,9 @@ CALL(rcv_measure_device, A(context, o->context), "cpu", RCV_FLOAT32, A(operation
 CALL(rcv_measure_memory, A(context, o->context), "cpu", 1, 1, 4096, A(bandwidth, (&(double){0})))
 CALL(rcv_measure_barrier, A(context, o->context), 1, A(seconds, (&(double){0})))
 CALL(rcv_openblas_open, A(openblas, (&RCV_INIT(rcv_openblas))))
+CALL(rcv_library_describe, 0, A(library, (&RCV_INIT(rcv_library))))
+CALL(rcv_cache_describe, A(context, o->context), A(cache, (&RCV_INIT(rcv_cache))), A(folder, OUT(char)),
+     A(problem, OUT(char)))
 CALL(rcv_gemm_new, A(context, o->context), A(options, &gemm_options), A(gemm, OUT(rcv_gemm)))
 CALL(rcv_gemm_run, A(gemm, o->gemm), A(a, ones), A(b, ones), A(c, o->numbers))
 CALL(rcv_tensors_new, A(context, o->context), A(tensors, OUT(rcv_tensors)))
@@ -117,6 +120,7 @@ CALL(rcv_vocabulary_parse, A(context, o->context), A(text, "a"), 1, A(name, "n")
 CALL(rcv_vocabulary_load, A(context, o->context), A(path, "x"), A(vocabulary, OUT(rcv_vocabulary)))
 CALL(rcv_vocabulary_print, A(vocabulary, o->vocabulary), A(text, OUT(char)))
 CALL(rcv_data_open, A(context, o->context), A(path, "x"), NULL, A(data, OUT(rcv_data)))
+CALL(rcv_data_read_tokens, A(data, o->data), 0, 1, A(tokens, (int64_t[1]){0}))
 CALL(rcv_data_lengths, A(data, o->data), A(counts, (int64_t *)NULL))
 CALL(rcv_data_buckets, A(data, o->data), 1, false, A(bounds, (int64_t[1]){0}), A(count, (&(size_t){0})))
 CALL(rcv_data_padding, A(data, o->data), A(bounds, bounds), 1, A(ratio, (&(double){0})))
@@ -131,6 +135,8 @@ CALL(rcv_learner_new, A(context, o->context), A(settings, o->settings), A(data, 
 CALL(rcv_learner_load, A(context, o->context), A(path, "x"), NULL, RCV_FLOAT32, A(learner, OUT(rcv_learner)))
 CALL(rcv_learner_save, A(learner, o->learner), A(path, "x"))
 CALL(rcv_learner_evaluate, A(learner, o->learner), A(data, o->data), NULL, A(result, (&RCV_INIT(rcv_evaluation))))
+CALL(rcv_evaluation_print, A(context, o->context), A(learner, o->learner),
+     A(evaluation, (&RCV_INIT(rcv_evaluation))), NULL, A(json, OUT(char)))
 CALL(rcv_learner_predict, A(learner, o->learner), A(data, (&RCV_INIT(rcv_prediction, .steps = 1))))
 CALL(rcv_learner_generate, A(learner, o->learner), A(options, (&RCV_INIT(rcv_generation, .count = 0))),
      A(emit, ignore_text), NULL)
@@ -199,6 +205,8 @@ static const entry table[] = {
     ENTRY(rcv_measure_memory, "context bandwidth", "device"),
     ENTRY(rcv_measure_barrier, "context seconds", ""),
     ENTRY(rcv_openblas_open, "openblas", ""),
+    ENTRY(rcv_library_describe, "library", ""),
+    ENTRY(rcv_cache_describe, "context cache folder problem", ""),
     ENTRY(rcv_gemm_new, "context options gemm", ""),
     ENTRY(rcv_gemm_run, "gemm a b c", ""),
     ENTRY(rcv_tensors_new, "context tensors", ""),
@@ -226,6 +234,7 @@ static const entry table[] = {
     ENTRY(rcv_vocabulary_load, "context path vocabulary", ""),
     ENTRY(rcv_vocabulary_print, "vocabulary text", ""),
     ENTRY(rcv_data_open, "context path data", "options"),
+    ENTRY(rcv_data_read_tokens, "data tokens", ""),
     ENTRY(rcv_data_lengths, "data counts", ""),
     ENTRY(rcv_data_buckets, "data bounds count", ""),
     ENTRY(rcv_data_padding, "data bounds ratio", ""),
@@ -240,6 +249,7 @@ static const entry table[] = {
     ENTRY(rcv_learner_load, "context path learner", "device"),
     ENTRY(rcv_learner_save, "learner path", ""),
     ENTRY(rcv_learner_evaluate, "learner data result", "options"),
+    ENTRY(rcv_evaluation_print, "context learner evaluation json", "confusion"),
     ENTRY(rcv_learner_predict, "learner data", ""),
     ENTRY(rcv_learner_generate, "learner options emit", "user"),
     ENTRY(rcv_world_open, "context world", "options"),

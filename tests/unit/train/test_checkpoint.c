@@ -63,7 +63,8 @@ static const resume_case resumes[] = {
     {RCV_DATA_CLASSES, "optimiser=adamw weight-decay=0.1 batch=2 dropout-input=0.2 bidirectional=true"},
     {RCV_DATA_CLASSES, "optimiser=sgd batch=4 accumulate=2 buckets=2,3 dropout-output=0.3 dtype=float64"},
     {RCV_DATA_VALUES, "optimiser=momentum batch=2 validate-every=2 decay=epoch decay-after=1"},
-    {RCV_DATA_STEP_CLASSES, "optimiser=adam batch=2 buckets=2,4 loss=sequence dropout-input=0.2"},
+    {RCV_DATA_STEP_CLASSES,
+     "optimiser=adam batch=2 buckets=2,4 dropout-input=0.2 class-weights=balanced normalise=true"},
     {RCV_DATA_STEP_VALUES, "optimiser=adam batch=2 accumulate=2 validate-every=2 bidirectional=true"},
 };
 enum { RESUMES = sizeof resumes / sizeof *resumes };
@@ -400,7 +401,7 @@ static void test_flipped_bits(void **unused) {
 static void spoil(const train_fixture *s, const rcv_tensors *good, const char *path, const char *name,
                   const rcv_tensor *replacement) {
     static const char *const keys[] = {"recurve.format",   "recurve.cell",     "recurve.network", "recurve.learner",
-                                       "recurve.settings", "recurve.training", "recurve.plans"};
+                                       "recurve.settings", "recurve.training", "recurve.plans",   "recurve.vocabulary"};
     rcv_tensors *bad;
     check_ok(rcv_tensors_new(s->context, &bad));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
