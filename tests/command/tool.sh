@@ -300,15 +300,15 @@ fi
 
 # classes and values
 for ((i = 0; i < 90; i++)); do echo "{\"x\": [$((i % 3)), $((i % 3 * 2)), 1], \"y\": \"c$((i % 3))\"}"; done >classes.jsonl
-good train classes.jsonl --kind classes --output classes.model --hidden 8 --batch 6 --epochs 20 --effort estimate --quiet
-good eval classes.model classes.jsonl --json found.json
+good train classes.jsonl --kind classes --output c.model --hidden 8 --batch 6 --epochs 20 --effort estimate --quiet
+good eval c.model classes.jsonl --json found.json
 has '^accuracy +1\.000000$'
 has '^F1 +1\.000000$'
 has '^AUC +1\.000000 '
 has '^c1 +1\.000 +1\.000 +1\.000 +30$'
 has '^c2 +0 +0 +30$'
 cp out first
-good eval classes.model classes.jsonl --batch 7
+good eval c.model classes.jsonl --batch 7
 sed '/^loss/d' first >a && sed '/^loss/d' out >b && cmp -s a b || complain "a batch of 7 gives other metrics"
 python "
 import json
@@ -316,10 +316,10 @@ found = json.load(open('found.json'))
 assert found['confusion'] == [[30, 0, 0], [0, 30, 0], [0, 0, 30]] and found['classes'] == ['c0', 'c1', 'c2'] and found['accuracy'] == 1, found
 " || complain "the confusion matrix in JSON"
 sed 's/"c0"/"c3"/' classes.jsonl >unknown.jsonl
-bad 1 "c3" eval classes.model unknown.jsonl
+bad 1 "c3" eval c.model unknown.jsonl
 for ((i = 0; i < 40; i++)); do echo "{\"x\": [$i, 1, 2], \"y\": $((2 * i))}"; done >values.jsonl
-good train values.jsonl --kind values --output values.model --hidden 4 --steps 2 --effort estimate --quiet
-good eval values.model values.jsonl
+good train values.jsonl --kind values --output v.model --hidden 4 --steps 2 --effort estimate --quiet
+good eval v.model values.jsonl
 has '^MAE +[0-9.]+  mean absolute error$'
 has '^RMSE +[0-9.]+  '
 has '^R2 +-?[0-9.]+  '
@@ -332,7 +332,7 @@ bad 1 "directory" train . --output new --steps 1
 bad 1 "/dev/null" train /dev/null --output new --steps 1
 bad 1 "missing" train text --output missing/new --steps 1
 bad 1 "directory" train text --output . --steps 1
-leakless bad 1 "window" train text --output new --steps 1 --batch 1000 --length 1000
+leakless bad 1 "window" train text --kind stream --output new --steps 1 --batch 1000 --length 1000
 bad 1 "nosuchcell" train text --output new --steps 1 --cell nosuchcell
 bad 2 "settings" train text --output new --steps 1 --resume model
 bad 2 "--resume" train text --output new --steps 1 --resume lm --hidden 3
