@@ -1,7 +1,9 @@
 """Training, trained models, their curves and files, Ctrl-C, and bad input."""
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import recurve
+from recurve._native import api
+from recurve._progress import Metric, ProgressLine
 
 TEXT = "the quick brown fox jumps over the lazy dog\n" * 60
 TINY: "dict[str, Any]" = {
@@ -223,28 +227,66 @@ def test_presets_and_settings(tmp_path: Path, text: Path) -> None:
 def test_progress_is_plain_lines_where_there_is_no_terminal(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recurve.train(text, steps=10, **{**TINY, "progress": True})
     said = capsys.readouterr()
-    assert said.out == "" and "step 10/10" in said.err and "\r" not in said.err and "bits/byte" in said.err
+    assert said.out == "" and "\r" not in said.err and "\033" not in said.err
+    assert re.fullmatch(
+        r"100%  10/10  epoch [0-9.]+  loss [0-9.]+  bits/byte [0-9.]+  [0-9.]+[kM]? bytes/s  in 0:0[0-9]\n", said.err
+    )
 
 
-def test_progress_line_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
+class Terminal(io.StringIO):
+    """A terminal whose width is that of COLUMNS."""
 
-    from recurve._native import api
-    from recurve._progress import ProgressLine
+    encoding = "utf-8"
 
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+    def isatty(self) -> bool:
+        return True
 
-    monkeypatch.setenv("COLUMNS", "40")
+
+def _lines_of(metric: Metric, columns: int, monkeypatch: pytest.MonkeyPatch, encoding: str = "utf-8") -> "list[str]":
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
     file = Terminal()
-    line = ProgressLine(True, True, file)
-    line._shown = 0
-    line.update(api.Progress(step=3, loss=2.0, validation=1.5, best=1.5, left=90))
-    line.end(api.Progress(step=4, loss=2.0), "wrote")
-    parts = file.getvalue().split("\r")
-    assert len(parts) == 5 and all(len(part.rstrip("\n")) <= 39 for part in parts)
-    assert parts[1].startswith("validation") and parts[1].endswith("\n") and not parts[2].endswith("\n")
+    file.encoding = encoding
+    line = ProgressLine(metric, 0.0, file)
+    report = api.Progress(
+        step=1234, steps=5000, loss=1.5, tokens_per_second=412345, left=90, validation=1.25, best=1.25, metric=0.931
+    )
+    line.update(report)
+    report.step, report.seconds = 5000, 62
+    line.end(report, "wrote")
+    return file.getvalue().replace("\033[K", "").replace("\r", "\n").split("\n")
+
+
+@pytest.mark.parametrize("columns", [20, 26, 40, 60, 80, 200])
+def test_progress_line_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = _lines_of(Metric("bits/byte", "bytes"), columns, monkeypatch)
+    assert all(len(line) < columns for line in lines) and lines[-2] == "wrote"
+    assert any(" 24%" in line for line in lines)
+    shown = " ".join(lines)
+    for part, least in {"loss 1.5": 40, "1:30 left": 40, "█": 40, "bits/byte 2.16": 60, "412k bytes/s": 80}.items():
+        assert part in shown or columns < least, part
+    assert columns < 200 or "epoch" in next(line for line in lines if "left" in line)
+    assert any("validation" in line and line.endswith("best") for line in lines)
+    assert columns < 40 or any("100%" in line and line.endswith("in 1:02") for line in lines)
+
+
+def test_progress_line_of_other_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = " ".join(_lines_of(Metric.of(2, 0), 120, monkeypatch, "ascii"))
+    assert "accuracy 93.1%" in classes and "412k sequences/s" in classes and "[##" in classes and classes.isascii()
+    assert "perplexity 4.48" in " ".join(_lines_of(Metric.of(0, 0), 120, monkeypatch))
+    assert "RMSE 0.9310" in " ".join(_lines_of(Metric.of(5, 0), 120, monkeypatch))
+
+
+def test_validations_do_not_fill_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Terminal()
+    monkeypatch.setattr(file, "isatty", lambda: False)
+    line = ProgressLine(Metric("perplexity", "words"), 0.0, file)
+    for step in range(1, 101):
+        line.update(api.Progress(step=step, loss=2.0, validation=2 - step / 100, best=2 - step / 100))
+    line.end(api.Progress(step=101, loss=2.0, validation=0.99, best=0.99), "")
+    said = file.getvalue().splitlines()
+    assert [text.split("  ")[1] for text in said if text.startswith("validation")] == ["update 1", "update 101"]
+    assert len(said) == 3 and said[-1].startswith("update 101")
 
 
 # ---- callbacks and Ctrl-C
