@@ -15,7 +15,7 @@ COUNT   ?= 100
 CUDA    ?= AUTO
 SAMPLE  ?= 0
 
-.PHONY: build help demo check check-cuda check-thread campaign campaign-cuda faults kills lint format install bench fuzz wheel clean
+.PHONY: build help demo check check-cuda check-thread campaign campaign-cuda faults kills lint format install uninstall bench fuzz wheel clean
 
 build: deps-build
 	@cmake -G Ninja -S . -B $(RELEASE) -DCMAKE_BUILD_TYPE=Release -DRCV_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log \
@@ -37,6 +37,7 @@ help:
 	@echo "make bench       run the benchmarks"
 	@echo "make fuzz        mutate every format that is read, under the sanitizers (RUNS=100000 MINUTES= SEED=1 ONLY=\"cell log\")"
 	@echo "make install     install under PREFIX (now $(PREFIX)), below DESTDIR if set"
+	@echo "make uninstall   remove what make install wrote, under the same PREFIX and DESTDIR"
 	@echo "make wheel       the Python package as a wheel, in build/wheel (CUDA=OFF: without CUDA)"
 	@echo "make clean       remove build/"
 
@@ -72,6 +73,10 @@ format: deps-lint
 
 install: build
 	@cmake --install $(RELEASE) --prefix $(PREFIX)
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig 2>/dev/null || true
+
+uninstall:
+	@DESTDIR="$(DESTDIR)" bash scripts/uninstall.sh "$(PREFIX)"
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig 2>/dev/null || true
 
 bench: build

@@ -1123,7 +1123,9 @@ typedef struct {
     bool (*progress)(void *user,
                      const rcv_progress *progress); /* called after updates; false: checkpoint and stop. May be NULL */
     void (*log)(void *user, const char *line);      /* called with one JSON object per line. May be NULL */
-    void *user;                                     /* of both; may be NULL */
+    void *user;                                     /* of all three; may be NULL */
+    /* called before every batch of a validation with the part of it that is done, from 0 on. May be NULL */
+    void (*validating)(void *user, double part);
 } rcv_trainer_options;
 
 /* A new run. The settings are copied; the data must outlive the trainer. `valid` may be NULL. To train over several

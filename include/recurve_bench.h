@@ -9,6 +9,35 @@
 extern "C" {
 #endif
 
+/* ---- what this machine has ---------------------------------------------------------------------------------------- */
+
+/* A library that this one uses where it is there: opened at run time, but for oneDNN, which is linked. */
+typedef struct {
+    size_t size;
+    const char *name, *use; /* "OpenBLAS"; what it is for */
+    const char *version;    /* its name and version; NULL: it cannot be used */
+    const char *reason;     /* why not; NULL where it can */
+    bool
+        absent; /* it is not installed, or this build does not use it; else, without a version, it is there and cannot be opened */
+} rcv_library;
+
+/* Thread-safe, both. Opens the library. Texts are valid until the process ends. RCV_INVALID past the end. */
+RCV_API size_t rcv_library_count(void);
+RCV_API rcv_status rcv_library_describe(size_t index, rcv_library *library);
+
+/* The folder on disk for wisdom and compiled GPU kernels. */
+typedef struct {
+    size_t size;
+    int64_t files, bytes; /* in it */
+    int64_t most_bytes;   /* it is trimmed to so many */
+    int64_t untrusted;    /* files that are not used, since other users could have written them */
+    bool writable;        /* also where it is to be made */
+} rcv_cache;
+
+/* Thread-safe. *folder is NULL where nothing is cached; *problem is a sentence on the first untrusted file, or on a folder
+ * that cannot be written, or NULL. Free both with rcv_text_free. */
+RCV_API rcv_status rcv_cache_describe(rcv_context *context, rcv_cache *cache, char **folder, char **problem);
+
 /* ---- the machine ------------------------------------------------------------------------------------------------- */
 
 /* Thread-safe, all of them; each keeps the measured threads or device busy for up to a second. `device` may be NULL:

@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 
 # The scripts of tests/command that are not in part $1 of $2, as a regular expression for ctest -E.
 scripts_left_out() {
-    ls tests/command/*.sh | awk -F/ -v part="$1" -v parts="$2" '
+    ls tests/command/*.sh tests/command/*/*.sh | awk -F/ -v part="$1" -v parts="$2" '
         (NR - 1) % parts != part { sub(/\.sh$/, "", $NF); names = names (names ? "|" : "") $NF }
         END { print names ? "^(" names ")$" : "^$" }'
 }

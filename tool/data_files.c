@@ -91,7 +91,7 @@ static void announce(const char *path) {
     const double large = 64e6;
     struct stat info;
     if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && (double)info.st_size > large) {
-        say("reading %s, %.0f MB; its tokens are cached for the next time", path, (double)info.st_size / 1e6);
+        note("reading %s, %.0f MB; its tokens are cached for the next time", path, (double)info.st_size / 1e6);
     }
 }
 

@@ -27,13 +27,12 @@ char *safe_text(const char *bytes, size_t length, const char *keep) {
     return text;
 }
 
-void say(const char *format, ...) {
-    char text[4096], safe[4 * sizeof text]; /* on the stack: need() calls say() when there is no memory */
-    va_list arguments;
-    va_start(arguments, format);
+/* On the stack, not by need(), which calls say() when there is no memory. */
+static void print_message(bool is_error, const char *format, va_list arguments) {
+    char text[4096], safe[4 * sizeof text];
     vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
     rcv_escape(text, strlen(text), NULL, safe, sizeof safe);
+    const bool is_red = is_error && use_color(stderr);
     if (holding) {
         free(held);
         held = malloc(strlen(safe) + 1);
@@ -41,8 +40,31 @@ void say(const char *format, ...) {
             strcpy(held, safe);
         }
     } else {
-        fprintf(stderr, "recurve: %s\n", safe);
+        fprintf(stderr, "%srecurve:%s %s\n", is_red ? "\033[1;31m" : "", is_red ? "\033[0m" : "", safe);
     }
+}
+
+void say(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    print_message(true, format, arguments);
+    va_end(arguments);
+}
+
+void note(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (!is_quiet()) {
+        print_message(false, format, arguments);
+    }
+    va_end(arguments);
+}
+
+void say_result(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    print_message(false, format, arguments);
+    va_end(arguments);
 }
 
 int fail(rcv_status status) {

@@ -8,24 +8,43 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* One function for each verb. argv[0] is its name; the result is the exit status. */
+typedef struct {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv); /* argv[0] is the name; the result is the exit status */
+} verb;
+
+/* The table of verbs, in main.c. NULL past the end. */
+const verb *verb_at(size_t index);
+
+/* The options before the verb, and no verb. */
+const command *command_before_verb(void);
+
+/* One function for each verb. */
 int verb_list(int argc, char **argv);
 int verb_cell(int argc, char **argv);
 int verb_init(int argc, char **argv);
 int verb_data(int argc, char **argv);
 int verb_run(int argc, char **argv);
 int verb_train(int argc, char **argv);
+int verb_compare(int argc, char **argv);
 int verb_generate(int argc, char **argv);
 int verb_eval(int argc, char **argv);
 int verb_export(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_report(int argc, char **argv);
+int verb_doctor(int argc, char **argv);
+int verb_completion(int argc, char **argv);
 
 /* From now on jansson allocates from a reserve when there is no memory. */
 void reserve_json_memory(void);
-/* Prints "recurve: MESSAGE" on standard error. */
+/* Prints "recurve: MESSAGE" on standard error: what is wrong. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same for what is not wrong, such as which file was written; nothing with --quiet. */
+void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same for a result, such as the loss of a test: also with --quiet. */
+void say_result(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* With `hold` messages are no longer printed, and the last one is kept: one of several ranks prints for all. */
 void hold_messages(bool hold);
 const char *held_message(void); /* the message kept; NULL: none */
@@ -67,6 +86,8 @@ _Noreturn void give_up(size_t bytes);
 /* Zeroed memory, or a formatted text; for free(). Without memory the tool says so and ends. */
 void *need(size_t count, size_t size);
 char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints words from `column` on. Lines end before column 80, and continue at `indent`. A newline in the text is a space. */
+void print_wrapped(const char *text, int column, int indent);
 double now(void); /* seconds of a monotonic clock */
 
 /* The options that describe a network, as a group of a verb's table. */

@@ -4,6 +4,7 @@
 #define _XOPEN_SOURCE 700 /* futimens */
 
 #include "base/cache.h"
+#include "recurve_bench.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -214,4 +215,79 @@ void rcvi_cache_trim(rcv_context *context, const char *folder, size_t most_files
     }
     rcvi_free(context, all.files);
     closedir(open);
+}
+
+/* ---- for users ---- */
+
+/* Looks at one file; the first that is not trusted becomes *problem. */
+static rcv_status look_at_file(rcv_context *context, const char *folder, const char *name, rcv_cache *cache,
+                               char **problem) {
+    char *path = NULL;
+    struct stat info;
+    int file = -1;
+    RCVI_TRY(join(context, &path, folder, name));
+    if (lstat(path, &info) == 0 && S_ISREG(info.st_mode)) {
+        cache->files++;
+        cache->bytes += info.st_size;
+        if (rcvi_open_trusted(context, path, &file) != RCV_OK) {
+            cache->untrusted++;
+            if (!*problem) *problem = rcvi_copy_text(context, rcv_message(), strlen(rcv_message()));
+        }
+        if (file >= 0) close(file);
+    }
+    rcvi_free(context, path);
+    return RCV_OK;
+}
+
+/* Can files be made in the folder, or the folder itself in the nearest one that is there? */
+static bool is_writable(rcv_context *context, const char *folder) {
+    char *path = rcvi_copy_text(context, folder, strlen(folder));
+    bool good = false;
+    for (char *slash = path; path && slash;) {
+        good = access(path, W_OK | X_OK) == 0;
+        slash = access(path, F_OK) == 0 ? NULL : strrchr(path, '/');
+        if (slash == path) break; /* of a folder in /, which the system made */
+        if (slash) *slash = '\0';
+    }
+    rcvi_free(context, path);
+    return good;
+}
+
+static rcv_status describe_folder(rcv_context *context, const char *folder, rcv_cache *cache, char **problem) {
+    rcv_status status = RCV_OK;
+    DIR *open = opendir(folder);
+    for (const struct dirent *entry; open && !status && (entry = readdir(open));)
+        status = look_at_file(context, folder, entry->d_name, cache, problem);
+    if (open) closedir(open);
+    cache->writable = is_writable(context, folder);
+    if (status || cache->writable || *problem) return status;
+    rcvi_text text;
+    rcvi_text_init(&text, context);
+    rcvi_text_add(&text, "the folder %s cannot be written: name another one by RECURVE_CACHE", folder);
+    return rcvi_text_take(&text, problem);
+}
+
+rcv_status rcv_cache_describe(rcv_context *context, rcv_cache *cache, char **folder, char **problem) {
+    if (folder) *folder = NULL;
+    if (problem) *problem = NULL;
+    RCVI_NEED(context, "context");
+    RCVI_NEED(cache, "cache");
+    RCVI_NEED(folder, "folder");
+    RCVI_NEED(problem, "problem");
+    RCVI_TRY(rcvi_struct_check(__func__, "cache", "rcv_cache", cache));
+    rcv_cache found = {.size = sizeof found, .most_bytes = (int64_t)RCVI_CACHE_MIB << 20};
+    char *copy = NULL, *sentence = NULL;
+    if (context->cache) {
+        copy = rcvi_copy_text(context, context->cache, strlen(context->cache));
+        rcv_status status = copy ? describe_folder(context, copy, &found, &sentence) : RCV_NO_MEMORY;
+        if (status) {
+            rcvi_free(context, sentence);
+            rcvi_free(context, copy);
+            return status;
+        }
+    }
+    *folder = copy;
+    *problem = sentence;
+    rcvi_struct_write(cache, &found, sizeof found);
+    return RCV_OK;
 }

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define NOT_FOUND " was not found: " /* rcvi_library_is_absent looks for it */
+
 enum { FOLDERS_ROOM = 1 << 14, PATH_ROOM = 4096, HOW = RTLD_NOW | RTLD_LOCAL };
 
 /* Separated by ':'. Guarded by the global lock. */
@@ -58,13 +60,25 @@ static void *open_in_folders(const char *const *names, size_t *at, char *reason,
     return NULL;
 }
 
+/* Does the loader say that there is no file of this name? It may also be another one, which the library needs. */
+static bool is_missing(const char *why, const char *name) {
+    const char *begin = strstr(why, name);
+    return begin && strstr(begin, "o such file") && !strstr(why, "Library not loaded");
+}
+
 static void *open_by_loader(const char *const *names, size_t *at, char *reason, size_t room) {
-    void *library = NULL;
-    for (*at = 0; names[*at] && !library; *at += !library) library = dlopen(names[*at], HOW);
-    const char *why = library ? NULL : dlerror();
-    if (!library && !*reason)
-        snprintf(reason, room, "%s was not found: %s", names[0], why ? why : "the loader does not say why");
-    return library;
+    char missing[512] = "the loader does not say why";
+    for (*at = 0; names[*at]; ++*at) {
+        void *library = dlopen(names[*at], HOW);
+        const char *why = library ? NULL : dlerror();
+        if (library) return library;
+        if (why && is_missing(why, names[*at]))
+            snprintf(missing, sizeof missing, "%s", why);
+        else if (why && !*reason)
+            snprintf(reason, room, "%s cannot be loaded: %s", names[*at], why);
+    }
+    if (!*reason) snprintf(reason, room, "%s" NOT_FOUND "%s", names[0], missing);
+    return NULL;
 }
 
 bool rcvi_library_open(const char *const *names, const char *const *symbols, void **functions, size_t count,
@@ -84,4 +98,11 @@ bool rcvi_library_open(const char *const *names, const char *const *symbols, voi
         return false;
     }
     return true;
+}
+
+bool rcvi_library_is_absent(const char *reason) {
+    static const char *const signs[] = {NOT_FOUND, "this build has no ", "of the environment is off"};
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (strstr(reason, signs[i])) return true;
+    return false;
 }

@@ -11,4 +11,7 @@
 bool rcvi_library_open(const char *const *names, const char *const *symbols, void **functions, size_t count,
                        char *reason, size_t room);
 
+/* Does such a reason say that there is no library, or that this build or the environment leaves it out? Otherwise it is there and cannot be used. */
+bool rcvi_library_is_absent(const char *reason);
+
 #endif

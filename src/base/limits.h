@@ -12,6 +12,7 @@ enum {
     RCVI_LIMIT_VOCABULARY = 256 << 20,    /* of a list of words */
     RCVI_LIMIT_CLASSES = 64 << 20,        /* of the class names in a token cache */
     RCVI_LIMIT_EXAMPLE = 256 << 20,       /* of a line of examples */
+    RCVI_LIMIT_NAMES = 50000000,          /* of a vocabulary, and of classes, in the header of a model */
     RCVI_LIMIT_TENSOR_HEADER = 100000000, /* of the header of a tensor file; defined by the format */
 };
 

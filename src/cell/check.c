@@ -36,8 +36,20 @@ int rcvi_find_size(const rcvi_checker *c, const char *name) {
     return RCVI_NONE;
 }
 
-/* Fails for an unknown name; suggests the nearest known one. */
-static rcv_status unknown(const rcvi_checker *c, rcvi_text_position position, const char *what, const char *name) {
+/* What a name is that is known, but not as what it stands for; NULL: it is not known. */
+static const char *describe_name(const rcvi_checker *c, const char *name) {
+    const rcvi_symbol *s = rcvi_find_symbol(c, name);
+    if (!strcmp(name, c->ast->input)) return "is the input, which has no next value";
+    if (rcvi_find_equation(c, name, false) != RCVI_NONE) return "is no state and has no next value; leave out the '";
+    if (s)
+        return s->vector ? "is a learned vector; write it without ' or a lag" : "is a matrix; write a value after it";
+    if (rcvi_find_function(name) != RCVI_NONE || rcvi_is_composed(name))
+        return "is a function; write its argument in parentheses";
+    return rcvi_find_size(c, name) != RCVI_NONE ? "is a size, which has no value in an equation" : NULL;
+}
+
+/* A name that may have been meant; NULL: none is near. Borrowed. */
+static rcv_status find_near(const rcvi_checker *c, const char *name, const char **near) {
     size_t composed = 0;
     while (rcvi_composed[composed]) composed++;
     size_t capacity =
@@ -55,12 +67,32 @@ static rcv_status unknown(const rcvi_checker *c, rcvi_text_position position, co
     for (size_t i = 0; i < c->symbol_count; i++) {
         if (c->symbols[i].name) names[count++] = c->symbols[i].name;
     }
-    const char *near = rcvi_nearest_name(name, names, count);
-    rcv_status status =
-        near ? rcvi_syntax_error(c->ast, position, "%s '%s' is not known; did you mean '%s'?", what, name, near)
-             : rcvi_syntax_error(c->ast, position, "%s '%s' is not known", what, name);
+    *near = rcvi_nearest_name(name, names, count);
     rcvi_free(c->graph->pool->context, names);
-    return status;
+    return RCV_OK;
+}
+
+/* Where an unknown name stands: x, x[t-1], x', or before a factor. */
+typedef enum { UNKNOWN_NAME, UNKNOWN_LAG, UNKNOWN_STATE, UNKNOWN_FACTOR } unknown_place;
+
+/* Fails for an unknown name; suggests the nearest known one. A name that is known, but cannot stand here, is explained. */
+static rcv_status unknown(const rcvi_checker *c, rcvi_text_position position, const char *name, unknown_place place) {
+    static const char *const what[] = {"the name", "the value", "the state", "the matrix or function"};
+    const char *known = describe_name(c, name), *near = NULL;
+    if (known) return rcvi_syntax_error(c->ast, position, "'%s' %s", name, known);
+    RCVI_TRY(find_near(c, name, &near));
+    if (place == UNKNOWN_FACTOR && near)
+        return rcvi_syntax_error(c->ast, position,
+                                 "%s '%s' is not known; did you mean '%s', or declare it with 'matrix %s'?",
+                                 what[place], name, near, name);
+    if (place == UNKNOWN_FACTOR)
+        return rcvi_syntax_error(c->ast, position, "the matrix '%s' is not known; declare it with 'matrix %s'", name,
+                                 name);
+    if (near)
+        return rcvi_syntax_error(c->ast, position, "%s '%s' is not known; did you mean '%s'?", what[place], name, near);
+    return rcvi_syntax_error(c->ast, position, "%s '%s' is not known; %s '%s%s'", what[place], name,
+                             place == UNKNOWN_STATE ? "declare it with" : "define it in an equation",
+                             place == UNKNOWN_STATE ? "state " : name, place == UNKNOWN_STATE ? name : " = ...");
 }
 
 rcv_status rcvi_unknown_size(const rcvi_checker *c, rcvi_text_position position, const char *name) {
@@ -180,7 +212,7 @@ static rcv_status check_equation_names(rcvi_checker *c) {
 static rcv_status check_name(rcvi_checker *c, const rcvi_expr *e, int *needs) {
     if (e->kind == RCVI_EXPR_NEXT) {
         *needs = rcvi_find_equation(c, e->name, true);
-        return *needs == RCVI_NONE ? unknown(c, e->position, "the state", e->name) : RCV_OK;
+        return *needs == RCVI_NONE ? unknown(c, e->position, e->name, UNKNOWN_STATE) : RCV_OK;
     }
     int target = !strcmp(e->name, c->ast->input) ? rcvi_input_index(c) : rcvi_find_equation(c, e->name, false);
     rcvi_symbol *s = rcvi_find_symbol(c, e->name);
@@ -190,7 +222,7 @@ static rcv_status check_name(rcvi_checker *c, const rcvi_expr *e, int *needs) {
                                      "a lag is of the input or of an intermediate value; '%s' is a %s", e->name,
                                      s ? "parameter" : "state and already means the step before");
         }
-        if (target == RCVI_NONE) return unknown(c, e->position, "the value", e->name);
+        if (target == RCVI_NONE) return unknown(c, e->position, e->name, UNKNOWN_LAG);
         rcvi_equation_info *info = &c->info[target];
         if (!info->lags) info->lag_position = e->position;
         if (e->lag > info->lags) info->lags = e->lag;
@@ -202,7 +234,7 @@ static rcv_status check_name(rcvi_checker *c, const rcvi_expr *e, int *needs) {
         return RCV_OK;
     }
     if (rcvi_find_state(c, e->name) != RCVI_NONE) return RCV_OK;
-    if (!s) return unknown(c, e->position, "the name", e->name);
+    if (!s) return unknown(c, e->position, e->name, UNKNOWN_NAME);
     if (s->vector) return RCV_OK;
     return rcvi_syntax_error(c->ast, e->position, "the matrix '%s' needs a value after it to multiply", e->name);
 }
@@ -223,7 +255,7 @@ static rcv_status check_apply(const rcvi_checker *c, const rcvi_expr *e) {
     if (known) {
         return rcvi_syntax_error(c->ast, e->position, "'%s' is not a matrix; an operator is missing after it", e->name);
     }
-    return unknown(c, e->position, "the matrix or function", e->name);
+    return unknown(c, e->position, e->name, UNKNOWN_FACTOR);
 }
 
 /* Dependences within the step: equation e needs the equations needs[start[e]] .. needs[start[e + 1] - 1]. */

@@ -98,6 +98,40 @@ static json_t *parameters(description *d) {
     return list;
 }
 
+static bool is_declared(const rcvi_ast *ast, const char *name) {
+    for (size_t i = 0; i < ast->declaration_count; i++) {
+        if (!strcmp(ast->declarations[i].name, name)) return true;
+    }
+    return false;
+}
+
+/* What one may not expect: a declared vector or matrix that several equations name is several parameters. Parameters of one symbol are together. */
+static json_t *notes(description *d) {
+    const rcvi_graph *graph = &d->cell->graph;
+    json_t *list = json_array();
+    for (size_t first = 0, end; first < graph->param_count; first = end) {
+        const rcvi_param *param = &graph->params[first];
+        rcvi_text text;
+        rcvi_text_init(&text, d->cell->context);
+        for (end = first; end < graph->param_count && !strcmp(graph->params[end].symbol, param->symbol); end++) {
+            rcvi_text_add(&text, "%s%s.%s", end > first ? ", " : "", graph->params[end].equation, param->symbol);
+        }
+        if (end - first < 2 || !is_declared(&d->cell->ast, param->symbol)) {
+            rcvi_text_drop(&text);
+            continue;
+        }
+        char *names = NULL;
+        if (rcvi_text_take(&text, &names) == RCV_OK)
+            append(d, list,
+                   json_sprintf("the %s %s is %zu parameters, one for each equation that names it: %s",
+                                param->vector ? "vector" : "matrix", param->symbol, end - first, names));
+        else
+            d->failed = true;
+        rcvi_free(d->cell->context, names);
+    }
+    return list;
+}
+
 static json_t *states(description *d) {
     const rcvi_graph *graph = &d->cell->graph;
     json_t *list = json_array();
@@ -209,6 +243,7 @@ static json_t *build_description(description *d, bool with_backward) {
     set(d, object, "equations", finish_text(d, &equations));
     set(d, object, "sizes", sizes(d));
     set(d, object, "parameters", parameters(d));
+    set(d, object, "notes", notes(d));
     set(d, object, "states", states(d));
     set(d, object, "stages", stages(d, &d->cell->graph));
     set(d, object, "derivative", stored_values(d));
@@ -252,6 +287,10 @@ static void print_description(const json_t *object, rcvi_text *out) {
         print_list(json_object_get(p, "stacks"), " ", out);
         if (get(p, "note")) rcvi_text_add(out, ", %s", get(p, "note"));
         rcvi_text_add(out, "\n");
+    }
+    list = json_object_get(object, "notes");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        rcvi_text_add(out, "  note: %s\n", json_string_value(json_array_get(list, i)));
     }
     list = json_object_get(object, "states");
     rcvi_text_add(out, "\nstates\n");

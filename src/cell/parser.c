@@ -4,13 +4,19 @@
 
 #include <string.h>
 
+/* A parenthesis that is open, and the one around it. */
+typedef struct opening {
+    rcvi_text_position position;
+    const struct opening *outer;
+} opening;
+
 typedef struct {
     rcvi_lexer lexer;
     rcvi_ast *ast;
-    rcvi_token token; /* the current token (one token of lookahead) */
-    int last_line;    /* line of the token before it */
-    int depth;        /* of expressions */
-    int parentheses;  /* number of open parentheses; inside them line ends are ignored */
+    rcvi_token token;         /* the current token (one token of lookahead) */
+    int last_line;            /* line of the token before it */
+    int depth;                /* of expressions */
+    const opening *innermost; /* open parenthesis; NULL: none. Inside of them line ends are ignored */
 } parser;
 
 static rcv_status next(parser *p) {
@@ -27,7 +33,26 @@ static bool at_word(const parser *p, const char *word) {
            !memcmp(p->token.text, word, p->token.length);
 }
 
+/* Reports the innermost open parenthesis: the token cannot stand inside of it. */
+static rcv_status report_unclosed(parser *p) {
+    const rcvi_text_position begin = p->innermost->position, at = p->token.position;
+    if (p->token.kind == RCVI_TOKEN_END)
+        return rcvi_syntax_error(p->ast, begin, "this '(' is not closed: ')' is expected before the end of the text");
+    if (at.line > begin.line)
+        return rcvi_syntax_error(p->ast, begin, "this '(' is not closed: ')' is expected before line %d", at.line);
+    return rcvi_syntax_error(p->ast, begin, "this '(' is not closed: ')' is expected before '%.*s' in column %d",
+                             (int)p->token.length, p->token.text, at.column);
+}
+
+/* Does the token begin or end something outside of an expression, so that an open parenthesis must be closed before it? */
+static bool ends_expression(const parser *p) {
+    return p->token.kind == RCVI_TOKEN_END || at_symbol(p, '=') || at_symbol(p, '{') || at_symbol(p, '}');
+}
+
 static rcv_status expected(parser *p, const char *what) {
+    if (p->innermost && ends_expression(p)) return report_unclosed(p);
+    if (at_symbol(p, ')') && !p->innermost)
+        return rcvi_syntax_error(p->ast, p->token.position, "%s is expected here; this ')' has no '(' before it", what);
     if (p->token.kind == RCVI_TOKEN_END) {
         return rcvi_syntax_error(p->ast, p->token.position, "the text ends where %s is expected", what);
     }
@@ -45,6 +70,7 @@ static rcv_status take_name(parser *p, const char *what, const char **name) {
     if (p->token.kind != RCVI_TOKEN_NAME) return expected(p, what);
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++) {
         if (at_word(p, reserved[i])) {
+            if (p->innermost && p->token.position.line > p->innermost->position.line) return report_unclosed(p);
             return rcvi_syntax_error(p->ast, p->token.position, "'%s' is a word of the language and cannot be %s",
                                      reserved[i], what);
         }
@@ -92,10 +118,23 @@ static rcv_status parse_lag(parser *p, rcvi_expr *expr) {
     return take_symbol(p, ']');
 }
 
+static rcv_status open_parenthesis(parser *p, opening *begin) {
+    *begin = (opening){p->token.position, p->innermost};
+    RCVI_TRY(take_symbol(p, '('));
+    p->innermost = begin;
+    return RCV_OK;
+}
+
+static rcv_status close_parenthesis(parser *p) {
+    if (!at_symbol(p, ')')) return report_unclosed(p);
+    p->innermost = p->innermost->outer;
+    return next(p);
+}
+
 /* "(" sum { "," sum } ")" */
 static rcv_status parse_arguments(parser *p, rcvi_expr *call) {
-    p->parentheses++;
-    RCVI_TRY(take_symbol(p, '('));
+    opening begin;
+    RCVI_TRY(open_parenthesis(p, &begin));
     for (;;) {
         rcvi_expr *argument = NULL;
         RCVI_TRY(parse_sum(p, &argument));
@@ -105,21 +144,19 @@ static rcv_status parse_arguments(parser *p, rcvi_expr *call) {
         if (!at_symbol(p, ',')) break;
         RCVI_TRY(next(p));
     }
-    p->parentheses--;
-    RCVI_TRY(take_symbol(p, ')'));
+    RCVI_TRY(close_parenthesis(p));
     return close_expr(p, call);
 }
 
 static rcv_status parse_parenthesis(parser *p, rcvi_expr **out) {
-    p->parentheses++;
-    RCVI_TRY(next(p));
+    opening begin;
+    RCVI_TRY(open_parenthesis(p, &begin));
     RCVI_TRY(parse_sum(p, out));
-    p->parentheses--;
-    return take_symbol(p, ')');
+    return close_parenthesis(p);
 }
 
 static bool operand_follows(const parser *p) {
-    if (!p->parentheses && p->token.position.line != p->last_line) return false;
+    if (!p->innermost && p->token.position.line != p->last_line) return false;
     return p->token.kind == RCVI_TOKEN_NAME || p->token.kind == RCVI_TOKEN_NUMBER || at_symbol(p, '(');
 }
 
@@ -332,9 +369,10 @@ static rcv_status parse_cell(parser *p) {
     if (!at_word(p, "cell")) return expected(p, "'cell'");
     RCVI_TRY(next(p));
     RCVI_TRY(take_name(p, "the cell's name", &p->ast->name));
-    RCVI_TRY(take_symbol(p, '('));
+    opening begin;
+    RCVI_TRY(open_parenthesis(p, &begin));
     RCVI_TRY(take_name(p, "the input's name", &p->ast->input));
-    RCVI_TRY(take_symbol(p, ')'));
+    RCVI_TRY(close_parenthesis(p));
     RCVI_TRY(take_symbol(p, '{'));
     bool first = true;
     while (!at_symbol(p, '}')) {

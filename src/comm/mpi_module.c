@@ -88,6 +88,8 @@ rcv_status rcvi_transport_open(const rcvi_transport **transport) {
     char reason[1024] = "";
     void *module = open_module(reason, sizeof reason); /* it stays open */
     *transport = NULL;
+    if (!module && !getenv("RECURVE_MPI") && strstr(reason, MODULE ": cannot open shared object file: No such file"))
+        return rcvi_fail(RCV_UNSUPPORTED, "MPI is not available: this build has no %s", MODULE);
     if (!module) return rcvi_fail(RCV_UNSUPPORTED, "MPI is not available: %s", reason);
     const rcvi_transport *found = dlsym(module, RCVI_TRANSPORT_SYMBOL);
     if (!found) return rcvi_fail(RCV_UNSUPPORTED, "MPI is not available: %s is not a module of Recurve", MODULE);

@@ -37,6 +37,8 @@ typedef struct {
     /* Adds to `machine` what is slow to find, since libraries are opened: vendor, no_vendor, no_blas, no_compiler and libraries. A search for a
      * plan needs them; a plan that is given does without, unless it is the vendor's or has blas. NULL: `describe` wrote them. */
     void (*describe_libraries)(int ordinal, rcvi_machine *machine);
+    /* A library of this device, by the name that rcv_library has: its name and version, or NULL with the reason, both static texts. */
+    const char *(*find_library)(const char *name, const char **reason);
     /* Appends a description for users. */
     rcv_status (*print_info)(rcv_context *context, int ordinal, rcvi_text *text);
     /* Prepares a verified program, except for what `load` does. The program outlives the engine. */

@@ -9,6 +9,7 @@
  * recurve.checksum: 16 hexadecimal digits, the hash of the whole file with zeros in place of these digits. Files of other programs have none; if the key is
  * present, it must be correct. */
 #include "base/json.h"
+#include "model/foreign_files.h"
 #include "model/tensors.h"
 
 #include <inttypes.h>
@@ -321,6 +322,16 @@ static rcv_status parse_header(const source *from, json_t **header) {
     return RCV_OK;
 }
 
+/* After the header was refused: says more where the file is of another format. */
+static rcv_status refuse(const source *from, rcv_status status) {
+    unsigned char bytes[RCVI_FOREIGN_BYTES];
+    size_t length = from->length < RCVI_FOREIGN_BYTES ? (size_t)from->length : RCVI_FOREIGN_BYTES;
+    if (status != RCV_FORMAT) return status;
+    if (length > 0) RCVI_TRY(read_bytes(from, 0, bytes, length));
+    rcv_status foreign = rcvi_refuse_foreign_file(from->file, bytes, length);
+    return foreign ? foreign : status;
+}
+
 /* Reads and checks the length of the header. */
 static rcv_status measure_header(source *from) {
     if (from->length < LENGTH_BYTES)
@@ -344,7 +355,8 @@ static rcv_status measure_header(source *from) {
 static rcv_status read_content(source *from, rcv_tensors *tensors) {
     json_t *header;
     RCVI_TRY(read_bytes(from, LENGTH_BYTES, from->header, (size_t)(from->data_at - LENGTH_BYTES)));
-    RCVI_TRY(parse_header(from, &header));
+    rcv_status parsed = parse_header(from, &header);
+    if (parsed) return refuse(from, parsed);
     size_t entries = json_object_size(header);
     range *places = rcvi_new(tensors->context, entries, sizeof *places);
     void **data = rcvi_new(tensors->context, entries, sizeof *data);
@@ -357,7 +369,8 @@ static rcv_status read_content(source *from, rcv_tensors *tensors) {
 
 static rcv_status read_source(rcv_context *context, source *from, rcv_tensors **tensors) {
     rcv_tensors *made;
-    RCVI_TRY(measure_header(from));
+    rcv_status measured = measure_header(from);
+    if (measured) return refuse(from, measured);
     RCVI_TRY(rcv_tensors_new(context, &made));
     from->header = rcvi_new(context, (size_t)(from->data_at - LENGTH_BYTES) + 1, 1);
     rcv_status status = from->header ? read_content(from, made) : RCV_NO_MEMORY;

@@ -10,12 +10,12 @@ for parts in 1 4 7; do
     declare -A times=()
     for ((part = 0; part < parts; part++)); do
         left_out=$(bash "$SOURCE_DIR/scripts/check.sh" --left-out $part $parts) || fail "--left-out $part $parts"
-        for script in "$SOURCE_DIR"/tests/command/*.sh; do
+        for script in "$SOURCE_DIR"/tests/command/*.sh "$SOURCE_DIR"/tests/command/*/*.sh; do
             name=$(basename "$script" .sh)
             [[ $name =~ $left_out ]] || times[$name]=$((${times[$name]:-0} + 1))
         done
     done
-    for script in "$SOURCE_DIR"/tests/command/*.sh; do
+    for script in "$SOURCE_DIR"/tests/command/*.sh "$SOURCE_DIR"/tests/command/*/*.sh; do
         name=$(basename "$script" .sh)
         [ "${times[$name]:-0}" = 1 ] || fail "$name is in ${times[$name]:-0} of $parts parts"
     done

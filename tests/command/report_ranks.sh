@@ -54,6 +54,7 @@ write("pipeline.jsonl", start((1, 2, 2, 4, "1,1"), parallel="pipeline", device="
       timeline(24, 1, 0, 1, units[:3]), *progress([(8, 4), (16, 2.625)]), end(1500, 17, 2.375, (512, 512)))
 write("both.jsonl", start((2, 2, 1, 8, "1,1"), parallel="data:2,pipeline:2"), *progress([(4, 4), (8, 2)]), end(2500, 9, 2, (100, 400)))
 write("wide.jsonl", start((2, 1, 1, 1, ""), parallel="data", hidden=64), *progress([(1, 5)]), end(300, 1, 5))
+write("wider.jsonl", start((4, 1, 1, 1, ""), parallel="data", hidden=64), *progress([(1, 5)]), end(500, 1, 5))
 write("resumed.jsonl", start((1, 4, 1, 1, "")), timeline(24, 0, 0, 0, units), *progress([(6, 4)]),
       {**start((2, 1, 1, 1, ""), "resume"), "step": 1}, *progress([(6, 4), (12, 1)])[1:])
 write("begun.jsonl", start())
@@ -70,7 +71,7 @@ export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
 cat >read.py <<'PYTHON'
 import re, sys
 from collections import defaultdict
-from page import Page
+from page import Page, path_points
 
 class Ranks(Page):
     titles, best, tables, rects = [], [], defaultdict(list), defaultdict(list)
@@ -81,9 +82,9 @@ class Ranks(Page):
         if tag in ("td", "th"):
             self.tables[self.section][-1].append("")
         if tag == "rect" and attributes["class"] != "lane":
-            place = [float(attributes[key]) for key in ("x", "y", "width", "height")]
+            place = [float(attributes[key].rstrip("%")) for key in ("x", "y", "width", "height")]
             self.rects[(self.section, attributes["class"])].append(place)
-            if place[0] < 132 or place[0] + place[2] > 990.1:
+            if place[0] < 0 or place[0] + place[2] > 100.05:
                 self.wrong.append("a span leaves its lane: %s" % attributes)
     def data(self, data):
         if "td" in self.open or "th" in self.open:
@@ -112,12 +113,12 @@ want("the sentence", "Update 24 took 10.000 ms; its ranks were idle for 25.0% of
 want("lanes", [word for word in page.words if re.match("rank [0-9]|replica [0-9]", word)],
      ["rank 0", "replica 0, stage 0", "rank 1", "replica 1, stage 0"])
 places = {kind: [[round(x), round(width)] for x, _, width, _ in page.rects[("ranks", kind)]] for kind in ("c0", "c1", "c2", "c7")}
-want("spans", places, {"c0": [[132, 343], [132, 257]], "c1": [[475, 343], [389, 171]], "c2": [[904, 85], [904, 85]],
-                       "c7": [[561, 343], [304, 86], [475, 343]]})
+want("spans", places, {"c0": [[0, 40], [0, 30]], "c1": [[40, 40], [30, 20]], "c2": [[90, 10], [90, 10]],
+                       "c7": [[50, 40], [20, 10], [40, 40]]})
 lows = {kind: [round(y + height) for _, y, _, height in page.rects[("ranks", kind)]] for kind in ("c0", "c7")}
 want("the strips lie under", [strip > span for strip, span in zip(lows["c7"], lows["c0"])], [True, True])
 want("units of one", [title for title in page.titles if "unit" in title], [])
-want("facts", {"2: 2 x 1, replicas x stages", "mpi (<MPI> & more)", "3072", "1536"} <= set(page.words), True)
+want("facts", {"2: 2 x 1, replicas x stages", "mpi (<MPI> & more)", "3,072", "1,536"} <= set(page.words), True)
 want("tables of runs", "arrangements" in page.tables, False)
 PYTHON
 
@@ -126,24 +127,26 @@ check all <<'PYTHON'
 rows = page.tables["arrangements"]
 want("the loss", rows[0][-1], "seconds to loss 2.5")
 want("runs", rows[1:], [
-    ["one.jsonl", "1", "1 x 1", "1 x 1", "", "1000", "1.00x", "", "", "", "", "30.0"],
+    ["one.jsonl", "1", "1 x 1", "1 x 1", "", "1,000", "1.00x", "", "", "", "", "30.0"],
     ["slow.jsonl", "1", "1 x 1", "1 x 1", "", "500", "0.50x", "", "", "", "", "60.0"],
-    ["data.jsonl", "2", "2 x 1", "1 x 1", "", "1600", "1.60x", "1.5 KiB", "3.0 KiB", "1.20", "25.0%", "18.0"],
-    ["pipeline.jsonl", "2", "1 x 2", "2 x 4", "1,1", "1500", "1.50x", "512 B", "512 B", "1.33", "25.0%", "17.0"],
-    ["both.jsonl", "4", "2 x 2", "1 x 8", "1,1", "2500", "2.50x", "100 B", "400 B", "", "", "8.00"]])
+    ["data.jsonl", "2", "2 x 1", "1 x 1", "", "1,600", "1.60x", "1.5 KiB", "3.0 KiB", "1.20", "25.0%", "18.0"],
+    ["pipeline.jsonl", "2", "1 x 2", "2 x 4", "1,1", "1,500", "1.50x", "512 B", "512 B", "1.33", "25.0%", "17.0"],
+    ["both.jsonl", "4", "2 x 2", "1 x 8", "1,1", "2,500", "2.50x", "100 B", "400 B", "", "", "8.00"]])
 want("the first at the loss", page.best, [("arrangements", 6)])
 points = [title for title in page.titles if "ranks" in title]
-want("points", sorted(points), ["%s, ranks %d: %d tokens a second" % point for point in
+want("points", sorted(points), ["{}, ranks {}: {:,} tokens a second".format(*point) for point in
     [("data and pipeline", 1, 1000), ("data and pipeline", 4, 2500), ("data", 1, 1000), ("data", 2, 1600),
      ("one rank", 1, 1000), ("pipeline", 1, 1000), ("pipeline", 2, 1500)]])
-ideal = re.search('<path class="ln guess" d="M([0-9.]+) ([0-9.]+)L([0-9.]+) ([0-9.]+)"/>', text)
-heights = [330 - float(ideal.group(i)) for i in (2, 4)] if ideal else [1, 0] # 330: the axis, which is at zero
+ideal = re.search('<path class="ln d1" d="([^"]+)"><title>ideal', text)
+heights = [3000 - y for _, y in path_points(ideal.group(1))[0]] if ideal else [1, 0] # 3000: the axis, which is at zero
 want("the ideal grows with the ranks", abs(heights[1] / heights[0] - 4) < 0.01, True)
 want("the sentence", "Speed-up over one.jsonl, the fastest run of one rank. Not all runs have the same device. Not all runs have the same threads.\n" in re.sub("<[^>]*>", "", text), True)
 want("traces", [row[3:] for row in page.tables["ranks"] if row[0] != "rank"],
      [["9.000", "4.000", "1.000", "75.0%"], ["6.000", "5.000", "4.000", "40.0%"], ["12.000", "0.000", "0.000", ""], ["6.000", "0.000", "6.000", ""]])
 want("units", "backward of unit 2, 10.0000 to 12.0000 ms" in page.titles, True)
-want("settings", [row[0] for row in page.tables["settings"][1:]], ["hidden", "layers"])
+want("settings", page.tables["settings"][:6], [["run", "threads", "parallel", "steps", "device"], ["one.jsonl", "2", "", "0", "cpu"],
+    ["slow.jsonl", "0", "", "0", "cpu"], ["data.jsonl", "0", "data", "3", "cpu"], ["pipeline.jsonl", "0", "pipeline", "0", "cuda"],
+    ["both.jsonl", "0", "data:2,pipeline:2", "0", "cpu"]])
 PYTHON
 
 "$RECURVE" report one.jsonl data.jsonl --loss 3 --output three.html >out 2>err || complain "--loss 3: $(cat err)"
@@ -160,19 +163,28 @@ PYTHON
 check one <<'PYTHON'
 want("unlike", re.findall("rank[.] Not all runs have the same ([a-z]*)", text), ["threads"])
 want("the first model", [row[0] for row in page.tables["arrangements"][1:]], ["one.jsonl", "data.jsonl"])
-want("the other", [row[:1] + row[5:7] + row[-1:] for row in page.tables["arrangements-2"][1:]], [["wide.jsonl", "300", "", "1.00"]])
+want("a model with one run", "arrangements-2" in page.tables, False)
+PYTHON
+"$RECURVE" report one.jsonl wide.jsonl data.jsonl wider.jsonl --output models.html >out 2>err || complain "two models, two runs: $(cat err)"
+check models <<'PYTHON'
+want("the other", [row[:1] + row[5:7] + row[-1:] for row in page.tables["arrangements-2"][1:]],
+     [["wide.jsonl", "300", "", "1.00"], ["wider.jsonl", "500", "", "1.00"]])
 want("why", "These runs are compared separately: they differ from the first in hidden (64, not 32)." in text, True)
+PYTHON
+"$RECURVE" report slow.jsonl one.jsonl --output same.html >out 2>err || complain "one number of ranks: $(cat err)"
+check same <<'PYTHON'
+want("sections", {"scaling", "arrangements"} & set(page.tables) | {s for s in ("scaling", "arrangements") if 'id="%s"' % s in text}, set())
 PYTHON
 "$RECURVE" report data.jsonl both.jsonl --output none.html >out 2>err || complain "no run of one rank: $(cat err)"
 check none <<'PYTHON'
 want("why", "There is no run with one rank, so no ideal and no speed-up are shown." in page.words, True)
 want("likeness", "Not all runs" in text, False)
 want("speed-ups", [row[6] for row in page.tables["arrangements"][1:]], ["", ""])
-want("the ideal", "guess\" d=" in text, False)
+want("the ideal", "<title>ideal" in text, False)
 PYTHON
 
 # Another arrangement went on from the checkpoint: what was traced before is not of it.
-"$RECURVE" report resumed.jsonl data.jsonl --output later.html >out 2>err || complain "a resumed run: $(cat err)"
+"$RECURVE" report resumed.jsonl data.jsonl one.jsonl --output later.html >out 2>err || complain "a resumed run: $(cat err)"
 check later <<'PYTHON'
 want("who went on", page.tables["arrangements"][1][1:4] + page.tables["arrangements"][1][9:], ["2", "2 x 1", "1 x 1", "", "", "12.0"])
 want("traces", len(page.tables["ranks"]), 3)

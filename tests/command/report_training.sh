@@ -46,19 +46,10 @@ PYTHON
 
 export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
 cat >read.py <<'PYTHON'
-import re, sys
-from page import Page
+import sys
+from page import ReportPage
 
-class Training(Page):
-    paths = {}
-    def start(self, tag, attributes):
-        if tag == "path":
-            points = [tuple(map(float, p.split())) for p in re.split("[ML]", attributes["d"])[1:]]
-            self.paths.setdefault(self.section, []).append(points)
-            if any(not (0 <= x <= 1000 and 0 <= y <= 380) for x, y in points):
-                self.wrong.append("a path leaves its plot in section %s" % self.section)
-
-page = Training(sys.argv[1]).read()
+page = ReportPage(sys.argv[1]).read()
 text, wrong = page.text, page.wrong
 PYTHON
 
@@ -66,12 +57,12 @@ cat read.py - >whole.py <<'PYTHON'
 import math
 wanted = {
     "%.2f" % math.exp(4.7): "the best validation's perplexity", "%.2f" % math.exp(4.6868): "the test's perplexity",
-    "perplexity, best validation, after 2000 updates; loss 4.7000": "where it was", "398765": "tokens a second",
-    "4653200": "parameters", "4.8000": "the first validation", "4.7500": "the last validation", "78 s": "seconds",
-    "perplexity, training, after 3000 updates; loss %.4f" % (4 + 3 * math.exp(-6)): "the last loss",
-    "a <device> & more": "the device", "929589": "tokens", "1.2e-06": "weight decay", "200": "hidden", "<ptb>": "data",
+    "perplexity, best validation, after 2,000 updates; loss 4.7000": "where it was", "398,765": "tokens a second",
+    "4,653,200": "parameters", "4.8000": "the first validation", "4.7500": "the last validation", "77.5 s": "seconds",
+    "perplexity, training, after 3,000 updates; loss %.4f" % (4 + 3 * math.exp(-6)): "the last loss",
+    "a <device> & more": "the device", "929,589": "tokens", "1.2e-06": "weight decay", "200": "hidden", "<ptb>": "data",
     "sgd": "optimiser", "of-later": "a setting not known", "combine(steps=8)+": "a plan", "epochs": "why it ended",
-    "resumed at 1200": "the mark", "resumed at update": "the resume", "75.0%": "a bucket's share",
+    "resumed at 1,200": "the mark", "resumed at update": "the resume", "75.0%": "a bucket's share",
     "Lengths to which sequences are padded: %.4f time steps with padding for each time step of the data." % (64 * (10 * 750 + 40 * 250) / 929589): "padding"}
 for word, meaning in wanted.items():
     if word not in page.words:
@@ -80,17 +71,21 @@ for word, meaning in {"layers": "a setting at its default", "shuffle": "another"
     if word in page.words:
         wrong.append("the page shows %s: %s" % (meaning, word))
 counts = {name: [len(path) for path in paths] for name, paths in page.paths.items()}
-if counts != {"loss": [300, 3], "rate": [300], "speed": [300], "norm": [300]}:
-    wrong.append("the plots have so many points: %s" % counts)
-if text.count("<circle") != 3:
-    wrong.append("%d validations are marked, not 3" % text.count("<circle"))
-# The training line falls: what was undone lay higher.
-heights = [y for _, y in page.paths.get("loss", [[]])[0]]
-if heights != sorted(heights):
-    wrong.append("the training curve rises somewhere")
-left = [x for x, _ in page.paths.get("rate", [[]])[0]]
-if left != sorted(left) or left[0] > 80 or left[-1] < 980:
-    wrong.append("the learning rate does not go from left to right")
+for axis in ("x0", "x1", "x2"): # updates, time, epochs
+    got = {section: counts.get((section, axis)) for section in ("loss", "rate", "speed", "norm")}
+    if got != {"loss": [300, 3], "rate": [300], "speed": [300], "norm": [300]}:
+        wrong.append("the plots over %s have so many points: %s" % (axis, got))
+    if page.dots.get(("loss", axis)) != 3:
+        wrong.append("%s validations are marked, not 3" % page.dots)
+    # The training line falls: what was undone lay higher.
+    heights = [y for _, y in page.paths.get(("loss", axis), [[]])[0]]
+    if heights != sorted(heights):
+        wrong.append("the training curve rises somewhere")
+    left = [x for x, _ in page.paths.get(("rate", axis), [[]])[0]]
+    if left != sorted(left) or left[0] > 100 or left[-1] < 9900:
+        wrong.append("the learning rate does not go from left to right")
+if [a.get("http-equiv") for a in page.metas if "http-equiv" in a]:
+    wrong.append("the page of a run that is over reloads itself")
 page.report()
 PYTHON
 python3 whole.py run.html || failures=$((failures + 1))
@@ -102,7 +97,12 @@ printf '{"event": "progr' >>killed.jsonl
 grep -q 'it has not ended' killed.page || complain "the page of a log without an end does not say so"
 [ ! -e killed.html ] || complain "--output is not where the page went"
 
-# 5000 lines are drawn as at most 1000 points; a loss that is no number leaves a gap.
+for time in "119.6 119.6 s" "723.6 12 min 4 s" "7199.7 120 min 0 s" "12010 3 h 20 min"; do
+    sed "s/\"seconds\": 77.5/\"seconds\": ${time%% *}/" run.jsonl >time.jsonl
+    "$RECURVE" report time.jsonl >out 2>err && grep -q "<b>${time#* }</b><span>total time" time.html || complain "no total time of $time"
+done
+
+# 5000 lines are drawn as at most 500 points, means of neighbours with a band of their range; a loss that is no number leaves a gap.
 python3 - <<'PYTHON'
 import json
 with open("long.jsonl", "w") as file:
@@ -112,8 +112,12 @@ with open("long.jsonl", "w") as file:
 PYTHON
 "$RECURVE" report long.jsonl >out 2>err || complain "a long log: $(cat err)"
 cat read.py - >long.py <<'PYTHON'
-if [len(p) for p in page.paths.get("loss", [])] != [800] or [len(p) for p in page.paths.get("rate", [])] != [1000]:
+if [len(p) for p in page.paths.get(("loss", "x0"), [])] != [400] or [len(p) for p in page.paths.get(("rate", "x0"), [])] != [500]:
     wrong.append("5000 points became %s" % {k: list(map(len, v)) for k, v in page.paths.items()})
+if page.bands != {("loss", "x0"): 1}:
+    wrong.append("bands: %s" % page.bands)
+if "x1" in [axis for _, axis in page.paths]:
+    wrong.append("there is a plot over time, and the log has no times")
 if "validations" in text.split("</style>")[1]:
     wrong.append("there are validations")
 page.report()

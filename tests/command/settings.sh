@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
 C
 tool=$SOURCE_DIR/tool
 # shellcheck disable=SC2086
-$CC -std=c11 -D_POSIX_C_SOURCE=200809L $CFLAGS -I"$SOURCE_DIR/include" -I"$tool" verb.c "$tool"/settings_options.c "$tool"/options.c \
+$CC -std=c11 -D_POSIX_C_SOURCE=200809L $CFLAGS -I"$SOURCE_DIR/include" -I"$tool" verb.c "$tool"/settings_options.c "$tool"/options.c "$tool"/options/*.c \
     "$tool"/messages.c "$tool"/runtime.c -L"$BUILD_DIR" -Wl,-rpath,"$BUILD_DIR" -lrecurve -lm $LDFLAGS -o verb || exit 1
 
 # fails SENTENCE ARGUMENTS...: exit status 2, and this is said
@@ -51,13 +51,13 @@ expect() { [ "$(value "$1")" = "$2" ] || complain "$1 is $(value "$1"), not $2";
 ./verb --print-config >defaults.json || complain "--print-config: exit status $?"
 ./verb --help >help || complain "--help: exit status $?"
 for name in $(python3 -c 'import json; print(*json.load(open("defaults.json")))') no-shuffle preset config print-config; do
-    grep -qE -- "^  --$name( |$)" help || complain "--help does not name --$name"
+    grep -qE -- "^  (-[a-zA-Z], )?--$name(,| |\$)" help || complain "--help does not name --$name"
 done
-[ "$(grep -cE '^  --' help)" = $(($(grep -c '": ' defaults.json) + 4)) ] || complain "--help names more than there is"
+[ "$(sed '/^Common options:/,$d' help | grep -cE '^  (-[a-zA-Z], )?--')" = $(($(grep -c '": ' defaults.json) + 4)) ] || complain "--help names more than there is"
 for group in Data Model Regularisation Optimiser Schedule Run Machine; do
     [ "$(grep -c "^$group:$" help)" = 1 ] || complain "--help has no group $group"
 done
-grep -q -- '--hidden N .*(default 128)' help || complain "--help does not say the default of --hidden"
+grep -q -- '--hidden, --hidden-size N .*(default 128)' help || complain "--help does not say the default of --hidden"
 grep -q -- '--preset NAME .*zaremba-medium' help || complain "--help does not name the presets"
 [ "$(awk '{ print length }' help | sort -n | tail -1)" -le 120 ] || complain "--help has a line of more than 120 letters"
 

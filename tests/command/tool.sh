@@ -66,11 +66,22 @@ done
 # ---- mistakes in the command line ----
 bad 2 "did you mean train?" trian
 bad 2 "recurve --help" xyzzyxyzzy
+bad 2 "recurve cell lstm describes it" lstm
+echo a text >book.txt
+bad 2 "'book.txt' is a file and no verb" book.txt
+bad 2 "takes no operand: remove 'lstm'" list lstm
+bad 2 "one operand too many for cell" cell lstm gru
+bad 2 "data has no 'book.txt'; use recurve data stats" data book.txt
 bad 2 "no option" --frobnicate
 bad 2 "one verb" help list list
 bad 2 "did you mean --hidden?" train text --hiden 3
 bad 2 "did you mean --help?" train --hlep
-bad 2 "two dashes" train -x
+bad 2 "train has no option -x; see recurve train --help" train -x
+bad 2 "did you mean --output?" train -output new
+bad 2 "no option -x" train -qx
+bad 2 "takes no value" list -q=yes
+bad 2 "--output needs a value" train text -o
+bad 2 "bash, zsh or fish, not 'tcsh'" completion tcsh
 bad 2 "needs --output" train
 bad 2 "needs --output" train text
 bad 2 "needs a value" train text --output
@@ -89,6 +100,48 @@ for wrong in proj proj= =3 proj=0 proj=x; do
     bad 2 "--size must be NAME=VALUE" init new --cell lstm --input 2 --hidden 3 --size "$wrong"
 done
 
+# ---- short names, and what all verbs have ----
+good --version
+cp out first
+good -V
+cmp -s first out || complain "-V is not --version"
+good --help
+cp out first
+good -h
+cmp -s first out || complain "-h is not --help"
+has '^Exit status: 0 done, 1 failed, 2 wrong usage'
+good train -h
+has '^  --learning-rate, --lr X '
+has '^  -o, --output MODEL '
+has '^  -q, --quiet '
+good train --lr 0.25 --batch-size=3 -j2 --print-config
+python 'import json; s = json.load(open("out")); assert (s["learning-rate"], s["batch"], s["threads"]) == (0.25, 3, 2), s' || complain "short names set other settings"
+bad 2 "--learning-rate is given twice" train --lr 0.25 --learning-rate 1
+escape=$(printf '\033')
+good list --help
+! grep -q "$escape" out || complain "there is colour in a file"
+good --color always list --help
+has "$escape\\[1mCommon options"
+"$RECURVE" --color=always lst 2>err
+grep -q "$escape" err || complain "no colour in an error"
+"$RECURVE" --color=never lst 2>err
+! grep -q "$escape" err || complain "colour in an error"
+# a terminal: coloured, but not with NO_COLOR
+cat >terminal.py <<'PYTHON'
+import os, pty, sys
+os.environ["TERM"] = "xterm"
+if sys.argv[1] == "plain":
+    os.environ["NO_COLOR"] = "1"
+shown = []
+def read(descriptor):
+    shown.append(os.read(descriptor, 1 << 16))
+    return shown[-1]
+pty.spawn(sys.argv[2:], read, lambda descriptor: b"")
+sys.exit((b"\x1b[1m" in b"".join(shown)) != (sys.argv[1] == "coloured"))
+PYTHON
+python3 terminal.py coloured "$RECURVE" list --help >out </dev/null || complain "no colour on a terminal"
+python3 terminal.py plain "$RECURVE" list --help >out </dev/null || complain "colour in spite of NO_COLOR"
+
 # ---- cells ----
 leakless good list
 has '^lstm '
@@ -105,6 +158,15 @@ printf 'cell c(x) {\n    state h\n    h'"'"' = tanh(W x + U hh)\n    return h'"'
 [ $? = 1 ] || complain "a wrong cell does not fail"
 grep -q '^wrong.cell:3:' err || complain "a wrong cell's place is not named"
 grep -q '\^' err || complain "a wrong cell's place has no caret"
+
+printf 'cell c(x) {\n    state h, c\n    vector v\n    h'"'"' = tanh(W x + v)\n    c'"'"' = v * h\n    return c'"'"'\n}\n' >own.cell
+good cell own.cell
+has "note: the vector v is 2 parameters, one for each equation that names it: h\.v, c\.v"
+good cell own.cell --json
+python 'import json; assert len(json.load(open("out"))["notes"]) == 1' || complain "cell --json has no note"
+sed -i 's/v \* h$/h/' own.cell
+good cell own.cell
+! grep -q 'note:' out || complain "a vector that one equation names has a note"
 
 # ---- init, run ----
 good init model --cell lstm --input 3 --hidden 4 --layers 2 --bidirectional --seed 1
@@ -177,6 +239,8 @@ bad 1 "missing" run model --input in --output missing/new
 bad 1 "directory" run model --input in --output .
 bad 1 "recurve" run . --input in --output new
 bad 1 "recurve" run in --input in --output new
+printf 'PK\003\004................lstm/data.pkl' >lstm.pt
+bad 1 'lstm.pt is a PyTorch pickle, not safetensors: write it in Python by safetensors.torch.save_file(module.state_dict(), "lstm.safetensors")' run lstm.pt --input in --output new
 head -c 100 model >cut
 leakless bad 1 "cut" run cut --input in --output new
 
@@ -184,8 +248,13 @@ leakless bad 1 "cut" run cut --input in --output new
 for ((i = 0; i < 100; i++)); do echo "line $i of a text that repeats itself, line after line"; done >text
 small=(--hidden 16 --embedding 8 --batch 4 --length 16 --effort estimate)
 good train text --output lm --steps 30 "${small[@]}"
-grep -qE '^epoch [0-9.]+  step 30  loss [0-9.]+  bits/byte [0-9.]+  rate 0.003  [0-9]+ bytes/s  0:00 left$' err || complain "no progress line"
+grep -qE '^100%  30/30  epoch [0-9.]+  loss [0-9.]+  bits/byte [0-9.]+  [0-9.]+k? bytes/s  in 0:[0-9]{2}$' err || complain "no progress line"
 grep -q 'wrote lm after 30 updates' err || complain "train does not say what it wrote"
+! grep -q 'plan of' err || complain "train prints plans without --verbose"
+good train text --quiet -o quiet --steps 2 "${small[@]}"
+[ ! -s err ] && [ -s quiet ] || complain "train --quiet is not quiet"
+good train text -vo verbose --steps 2 "${small[@]}"
+grep -q 'plan of' err || complain "train --verbose prints no plan"
 leakless good train --output lm2 --resume lm --steps 40
 grep -q 'wrote lm2 after 40 updates' err || complain "--resume does not go on"
 good train text --output whole --steps 40 "${small[@]}"
@@ -261,7 +330,9 @@ import signal, subprocess, sys, time
 number = getattr(signal, sys.argv[1])
 signal.signal(number, signal.SIG_DFL)
 process = subprocess.Popen(sys.argv[2:], stderr=subprocess.PIPE)
-said = process.stderr.readline()  # the first line of progress: training has begun
+said = b""
+while not said.endswith(b"an epoch\n"):  # the last line of the summary: training has begun
+    said += process.stderr.readline()
 process.send_signal(number)
 said += process.stderr.read()
 sys.stderr.buffer.write(said)

@@ -84,17 +84,18 @@ def write_text(path):
 
 
 def read_tensors(path):
+    """The tensors, and the words of the vocabulary."""
     with open(path, "rb") as file:
         content = file.read()
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + length])
-    header.pop("__metadata__", None)
+    vocabulary = json.loads(header.pop("__metadata__")["recurve.vocabulary"])
     tensors = {}
     for name, entry in header.items():
         start, end = entry["data_offsets"]
         data = bytearray(content[8 + length + start : 8 + length + end])
         tensors[name] = torch.frombuffer(data, dtype=TYPES[entry["dtype"]]).reshape(entry["shape"])
-    return tensors
+    return tensors, vocabulary["tokens"]
 
 
 def read_lines(path, vocabulary):
@@ -147,7 +148,7 @@ class Model(torch.nn.Module):
 def load(model, case, tensors):
     """Every parameter from the file, and nothing in the file that is no parameter."""
     wanted = dict(model.named_parameters())  # names a tied matrix once
-    given = {name: tensor for name, tensor in tensors.items() if tensor.dtype != torch.uint8}
+    given = tensors
     rest = {name for name in given if not name.startswith(("first.", "second.", "state."))}
     if rest != set(wanted):
         raise SystemExit(f"{case.name}: the file has {sorted(rest)}, the module {sorted(wanted)}")
@@ -158,10 +159,8 @@ def load(model, case, tensors):
             parameter.copy_(given[name])
 
 
-def torch_losses(case, tensors, text):
+def torch_losses(case, tensors, vocabulary, text):
     """Loss a token of every update; whether the clip acted."""
-    vocabulary = bytes(tensors["vocabulary"].tolist()).decode().split("\n")
-    vocabulary = [word for word in vocabulary if word]
     model = Model(case, len(vocabulary)).double()
     load(model, case, tensors)
     lines, eos = read_lines(text, vocabulary), vocabulary.index("<eos>")
@@ -212,13 +211,24 @@ def recurve_losses(log):
     return [event["update_loss"] for event in progress]
 
 
+def check_export(recurve, folder, case, model):
+    """PyTorch loads an export strictly: it has the module's tensors and no others. A tied matrix is in the file once."""
+    path = os.path.join(folder, case.name + "-export.safetensors")
+    subprocess.run([recurve, "export", model, path], check=True)
+    tensors, vocabulary = read_tensors(path)
+    if case.tied:
+        tensors["decoder.weight"] = tensors["embedding.weight"]
+    Model(case, len(vocabulary)).load_state_dict(tensors, strict=True)
+
+
 def compare(recurve, folder, text, case):
     first = os.path.join(folder, case.name + "-first.safetensors")
     last = os.path.join(folder, case.name + "-last.safetensors")
     run_recurve(recurve, case, text, first, 0)
     run_recurve(recurve, case, text, last, UPDATES)
+    check_export(recurve, folder, case, last)
     ours = recurve_losses(os.path.join(folder, case.name + "-last.jsonl"))
-    theirs, clipped = torch_losses(case, read_tensors(first), text)
+    theirs, clipped = torch_losses(case, *read_tensors(first), text)
     differences = [abs(a - b) / abs(b) for a, b in zip(ours, theirs)]
     worst = max(differences)
     print(f"{case.name:10} {ours[0]:.6f} to {ours[-1]:.6f}, clipped {clipped:2}, largest relative difference {worst:.2g}")

@@ -53,6 +53,8 @@ class Verb:
 
 VERBS = {
     "list": Verb("list"),
+    "completion": Verb("completion", "bash"),
+    "doctor": Verb("doctor", "--json", "--no-python", loose=True, less=True),
     "cell": Verb("cell", "own.cell", "--json", "--backward"),
     "init": Verb("init", "old.safetensors", "--overwrite", "--cell", "own.cell", "--hidden", "4", "--input", "3"),
     "run": Verb("run", "net.safetensors", "--input", "x.safetensors", "--output", "y.safetensors", "--grad"),
@@ -72,6 +74,8 @@ VERBS = {
     "export": Verb("export", "model.safetensors", "old.safetensors", "--overwrite"),
     "report": Verb("report", "model.jsonl", "--output", "page.html"),
     "report-two": Verb("report", "model.jsonl", "other.jsonl", "--output", "page.html"),
+    "report-json": Verb("report", "model.jsonl", "other.jsonl", "--output", "page.html", "--json", "runs.json"),
+    "report-watch": Verb("report", "model.jsonl", "--output", "page.html", "--watch"),
     "data": Verb("data", "stats", "text", "--json", "data.json"),
     "data-classes": Verb("data", "stats", "examples", "--kind", "classes", "--json", "data.json"),
     "plan": Verb("plan", *PLAN, "--pass", "train", "--effort", "estimate", "--wisdom", "wisdom", loose=True, less=True,

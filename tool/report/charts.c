@@ -24,6 +24,28 @@ void put_plan(FILE *out, const char *plan) {
     }
 }
 
+void group_digits(char *text, size_t room) {
+    const size_t before = strcspn(text, "0123456789"), digits = strspn(text + before, "0123456789");
+    const size_t length = strlen(text), commas = digits > 0 ? (digits - 1) / 3 : 0;
+    if (length + commas >= room) {
+        return;
+    }
+    char *from = text + before + digits, *to = from + commas;
+    memmove(to, from, length - before - digits + 1);
+    for (size_t i = 0; to > from; i++) {
+        if (i > 0 && i % 3 == 0) {
+            *--to = ',';
+        }
+        *--to = *--from;
+    }
+}
+
+const char *grouped(char room[64], const char *format, double value) {
+    snprintf(room, 64, format, value);
+    group_digits(room, 64);
+    return room;
+}
+
 const char *short_number(double value, char room[32]) {
     const int digits = value >= 99.95 || value <= 0 ? 0
                        : value >= 9.995             ? 1
@@ -31,6 +53,7 @@ const char *short_number(double value, char room[32]) {
                        : value >= 0.00995           ? 3
                                                     : 4;
     snprintf(room, 32, "%.*f", digits, value);
+    group_digits(room, 32);
     return room;
 }
 
@@ -60,7 +83,9 @@ double nice_step(double most, int parts) {
 }
 
 const char *tick_number(double value, char room[32]) {
-    snprintf(room, 32, "%.6g", value);
+    const bool large = fabs(value) >= 999999.5 && fabs(value) < 1e15;
+    snprintf(room, 32, large ? "%.0f" : "%.6g", value);
+    group_digits(room, 32);
     return room;
 }
 

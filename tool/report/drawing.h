@@ -17,16 +17,20 @@ typedef struct page {
 
 bool page_open(page *page, const char *path); /* false after saying why */
 bool page_close(page *page);                  /* after the last section: writes the page */
-/* Head and title. Ends inside the paragraph that follows the title; the caller closes it. */
-void begin_page(FILE *out, const char *what, const char *title);
+/* Head and title; `head`: more for the head, as HTML, or NULL. Ends inside the paragraph that follows the title; the caller closes it. */
+void begin_page(FILE *out, const char *what, const char *title, const char *head);
 void put_section(FILE *out, const char *id, const char *title, const char *about); /* the caller closes it */
 void put_card(FILE *out, const char *value, const char *meaning);
 
 /* Text, with HTML's special characters escaped. */
 void put_text(FILE *out, const char *text);
 void put_plan(FILE *out, const char *plan); /* a plan string; a line may break after every rung */
-/* "123", "12.3", "1.23": three significant digits. */
+/* "12,300", "123", "12.3", "1.23": at least three significant digits. */
 const char *short_number(double value, char room[32]);
+/* Puts commas between groups of three digits of the first number in the text, before its point: "12345.678 s" becomes "12,345.678 s". */
+void group_digits(char *text, size_t room);
+/* A value by a format, with its digits grouped; room for 64 bytes. */
+const char *grouped(char room[64], const char *format, double value);
 
 typedef struct {
     const char *label, *note; /* note: after the value; or NULL */
@@ -71,7 +75,7 @@ void draw_curves(FILE *out, const curve *curves, size_t count, const curve_style
 void begin_svg(FILE *out, int width, int height, const char *title);
 /* A step of 1, 2 or 5 times a power of ten that divides 0..most into at most `parts` parts. */
 double nice_step(double most, int parts);
-const char *tick_number(double value, char room[32]);
+const char *tick_number(double value, char room[32]); /* six significant digits, grouped */
 
 /* ---- sections of the page of recurve bench ---- */
 

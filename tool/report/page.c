@@ -41,23 +41,26 @@ bool page_close(page *page) {
     return good;
 }
 
-void begin_page(FILE *out, const char *what, const char *title) {
+void begin_page(FILE *out, const char *what, const char *title, const char *head) {
     fprintf(out,
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
             "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
             "<meta name=\"color-scheme\" content=\"light dark\"><title>%s: ",
             what);
     put_text(out, title);
-    fprintf(out, "</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n%s</style></head>\n<body><main>\n<h1>",
-            report_style);
+    fprintf(out, "</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n%s</style>%s</head>\n<body><main>\n<h1>",
+            report_style, head != NULL ? head : "");
     put_text(out, title);
     fprintf(out, "</h1>\n<p class=\"soft\">");
 }
 
 void put_section(FILE *out, const char *id, const char *title, const char *about) {
-    fprintf(out, "<section id=\"%s\"><h2>%s</h2>\n<p class=\"soft\">", id, title);
-    put_text(out, about);
-    fprintf(out, "</p>\n");
+    fprintf(out, "<section id=\"%s\"><h2>%s</h2>\n", id, title);
+    if (about[0] != '\0') {
+        fprintf(out, "<p class=\"soft\">");
+        put_text(out, about);
+        fprintf(out, "</p>\n");
+    }
 }
 
 void put_card(FILE *out, const char *value, const char *meaning) {

@@ -7,9 +7,22 @@
 
 /* The results of recurve bench, to bench->report. */
 bool write_bench_page(const bench *bench, const results *results);
-/* The curves, tables and settings of one training log. */
-bool write_training_page(const char *log, const char *output, rcv_settings *settings);
-/* Several training logs compared. loss: the loss to which runs are timed; NaN: the largest final loss of the runs of a model. */
+
+/* What recurve report was asked for. One log: its curves, tables and settings. Several: they are laid over each other. */
+typedef struct {
+    const char *const *logs;
+    size_t count;
+    double
+        loss; /* of several logs: the loss to which runs are timed; NaN: the largest final loss of the runs of a model */
+    const char *output; /* the page */
+    const char *json;   /* the summary of the runs, a path; "-": standard output; NULL: none */
+} report;
+
+bool write_report(const report *report, rcv_settings *settings);
+/* Writes the page whenever a log has grown, until all runs have ended or a signal comes. Logs that do not exist yet are waited for. Returns the exit
+ * status of the verb. */
+int watch_report(const report *report, rcv_settings *settings);
+/* Several training logs compared. */
 bool write_comparison_page(const char *const *logs, size_t count, double loss, const char *output,
                            rcv_settings *settings);
 

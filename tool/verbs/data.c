@@ -81,6 +81,7 @@ static bool parse_buckets(arguments *arguments) {
 }
 
 static parsed parse(arguments *arguments, int argc, char **argv) {
+    static const char *const whats[] = {"stats", NULL};
     const operand operands[] = {
         {"stats", "the word stats", &arguments->what},
         {"FILE", "a text, or examples, one a line", &arguments->path},
@@ -102,15 +103,12 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
                              .summary = "Shows statistics of a training file: tokens, lengths of sequences, buckets",
                              .operands = operands,
                              .operand_count = COUNT(operands),
+                             .choices = whats,
                              .groups = &group,
                              .group_count = 1};
     const parsed next = command_parse(&command, argc, argv);
     if (next != PARSED_GO) {
         return next;
-    }
-    if (strcmp(arguments->what, "stats") != 0) {
-        say("data has no '%.60s'; use data stats FILE", arguments->what);
-        return PARSED_WRONG;
     }
     if (!parse_buckets(arguments)) {
         say("--buckets must be none, increasing lengths such as 10,20,40, or auto:K with K in 1..%d, not '%.60s'",

@@ -31,7 +31,8 @@ int verb_export(int argc, char **argv) {
         .summary = "Writes the model of a checkpoint as safetensors with PyTorch's names",
         .details = "Tensors are embedding.weight, rnn.weight_ih_l0, ..., decoder.weight and decoder.bias:\n"
                    "the state dict of a module with an Embedding, an LSTM (or another cell) and a Linear of\n"
-                   "these names. The tensor `vocabulary` holds the vocabulary, one word a line.",
+                   "these names, which load_state_dict loads strictly. Vocabulary and classes are JSON in\n"
+                   "the file's metadata, recurve.vocabulary and recurve.classes.",
         .operands = operands,
         .operand_count = COUNT(operands),
         .groups = groups,

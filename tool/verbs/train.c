@@ -1,8 +1,11 @@
 /* recurve train: opens the data, trains, shows progress and writes the log. The library writes the checkpoints. */
 #include "data_files.h"
+#include "json.h"
 #include "paths.h"
 #include "ranks.h"
 #include "settings_options.h"
+#include "training/summary.h"
+#include "training/test_result.h"
 #include "verbs/train_log.h"
 
 #include <math.h>
@@ -25,104 +28,96 @@ typedef struct {
     data_files files;
     const char *output;
     train_log log;
-    bool overwrite, resumes, terminal, is_text, is_bytes;
-    double shown;      /* time of the last progress line */
-    double validation; /* the last validation shown */
+    progress progress;
+    bool overwrite, resumes;
+    bool is_summarised, has_started; /* what was printed */
 } run;
 
-/* ---- the progress line ---- */
+/* ---- progress ---- */
 
-/* "perplexity 91.2", "bits/byte 1.52", or the loss alone. */
-static void describe_loss(const run *run, double loss, char *text, size_t room) {
-    const double other = run->is_bytes ? loss / log(2) : perplexity_of(loss);
-    const char *name = run->is_bytes ? "bits/byte" : "perplexity";
-    if (!isfinite(loss)) {
-        snprintf(text, room, "the loss is not a number");
-    } else if (!run->is_text || loss > 1e6) {
-        snprintf(text, room, "loss %.5g", loss);
-    } else {
-        snprintf(text, room, other < 1e9 ? "loss %.4f  %s %.*f" : "loss %.4f  %s %.*g", loss, name,
-                 run->is_bytes ? 4 : 2, other);
+/* With the first call of the library, so that a run that is refused prints one line. */
+static void summarise(run *run) {
+    if (run->is_summarised || !run->ranks.leads) {
+        return;
     }
-}
-
-static void describe_left(double left, char *text, size_t room) {
-    const long seconds = (long)left;
-    if (left < 0) {
-        snprintf(text, room, "?");
-    } else if (seconds >= 3600) {
-        snprintf(text, room, "%ld:%02ld:%02ld", seconds / 3600, seconds / 60 % 60, seconds % 60);
-    } else {
-        snprintf(text, room, "%ld:%02ld", seconds / 60, seconds % 60);
-    }
-}
-
-static void show(const run *run, const rcv_progress *progress, bool last) {
-    char loss[96], left[32];
-    describe_loss(run, progress->loss, loss, sizeof loss);
-    describe_left(last ? 0 : progress->left, left, sizeof left);
-    const char *end = !run->terminal ? "\n" : last ? "\033[K\n" : "\033[K";
-    fprintf(stderr, "%sepoch %.2f  step %lld  %s  rate %.4g  %.0f %s/s  %s left%s", run->terminal ? "\r" : "",
-            progress->epochs, (long long)progress->step, loss, progress->rate, progress->tokens_per_second,
-            !run->is_text   ? "examples"
-            : run->is_bytes ? "bytes"
-                            : "tokens",
-            left, end);
-    fflush(stderr);
-}
-
-static void show_validation(run *run, const rcv_progress *progress) {
-    char loss[96];
-    describe_loss(run, progress->validation, loss, sizeof loss);
-    fprintf(stderr, "%svalidation at epoch %.2f  step %lld  %s%s%s\n", run->terminal ? "\r" : "", progress->epochs,
-            (long long)progress->step, loss, progress->validation <= progress->best ? "  (best)" : "",
-            run->terminal ? "\033[K" : "");
-    run->validation = progress->validation;
+    run->is_summarised = true;
+    summarise_data(&run->files, run->settings);
+    summarise_model(rcv_trainer_learner(run->trainer), run->settings);
+    summarise_machine(run->settings, run->output, run->log.path);
 }
 
 static bool on_progress(void *user, const rcv_progress *progress) {
     run *run = user;
-    const double time = now();
-    if (!run->ranks.leads) {
-        return stop_signal() == 0;
-    }
-    if (progress->validation != run->validation) {
-        show_validation(run, progress);
-    }
-    if (progress->step > 0 && time - run->shown >= (run->terminal ? 0.1 : 5)) {
-        show(run, progress, false);
-        run->shown = time;
+    if (run->ranks.leads) {
+        summarise(run);
+        progress_update(&run->progress, progress);
     }
     return stop_signal() == 0;
 }
 
+static void on_validating(void *user, double part) { progress_phase(&((run *)user)->progress, "validating", part); }
+
+/* The first line of the log: plans are made. */
+static void see_start(run *run, const char *line) {
+    json_t *object = json_loads(line, 0, NULL);
+    const char *event = json_string_value(json_object_get(object, "event"));
+    if (event != NULL && (strcmp(event, "start") == 0 || strcmp(event, "resume") == 0)) {
+        summarise(run);
+        progress_clear(&run->progress);
+        summarise_training(run->settings, json_integer_value(json_object_get(object, "batches")),
+                           json_integer_value(json_object_get(object, "step")));
+        progress_start(&run->progress);
+        run->has_started = true;
+    }
+    json_decref(object);
+}
+
 static void on_log(void *user, const char *line) {
     run *run = user;
-    if (run->ranks.leads) {
-        train_log_line(&run->log, line);
+    if (!run->ranks.leads) {
+        return;
+    }
+    if (!run->has_started) {
+        see_start(run, line);
+    }
+    if (!train_log_line(&run->log, line)) {
+        progress_clear(&run->progress);
+        train_log_failure(&run->log);
+    }
+}
+
+/* Of the library's messages, prints problems with plans and files; with --verbose also chosen plans. */
+static void on_library_log(void *user, const char *line) {
+    run *run = user; /* messages of other ranks than 0 are held */
+    const bool chosen = strncmp(line, "plan of ", 8) == 0 && strstr(line, "; pinned") == NULL;
+    const bool is_of_files = strncmp(line, "checkpoint: ", 12) == 0 || strstr(line, " is not used: ") != NULL;
+    if ((chosen && is_verbose()) || strncmp(line, "the plan ", 9) == 0 || is_of_files) {
+        progress_clear(&run->progress);
+        note("%s", line);
     }
 }
 
 /* ---- the end ---- */
 
-static bool is_not_stopped(void *user) {
-    (void)user;
-    return stop_signal() == 0;
+static void log_test(run *run, const rcv_evaluation *result) {
+    char *numbers = isfinite(result->loss)
+                        ? text_of("\"loss\":%.9g,\"perplexity\":%.9g", result->loss, perplexity_of(result->loss))
+                        : text_of("\"loss\":null,\"perplexity\":null");
+    char *line = text_of("{\"event\":\"test\",%s,\"counted\":%lld}", numbers, (long long)result->counted);
+    on_log(run, line);
+    free(numbers);
+    free(line);
 }
 
 /* The run's best model by validation, or its last, on the test data. */
-static rcv_status test(run *run) {
-    const rcv_evaluation_options options = RCV_INIT(rcv_evaluation_options, .go_on = is_not_stopped);
-    char *best = NULL, loss[96];
+static rcv_status test(run *run, const char *best) {
     rcv_learner *learner = NULL;
-    rcv_evaluation result = RCV_INIT(rcv_evaluation);
-    rcv_status status = data_files_open_test(&run->files, run->context, run->settings);
-    if (status == RCV_OK) {
-        status = rcv_trainer_best_model(run->trainer, run->output, &best);
-    }
+    test_result result = {.confusion = NULL};
+    const bool is_open = run->files.data[PART_TEST] != NULL; /* a share of the training data */
+    rcv_status status = is_open ? RCV_OK : data_files_open_test(&run->files, run->context, run->settings);
     const char *path = best != NULL ? best : run->output;
     if (status == RCV_OK && best == NULL && run->files.data[PART_VALID] != NULL) {
-        say("this run has no best model for %s: the last one is tested", run->output);
+        note("this run has no best model for %s: the last one is tested", run->output);
     }
     if (status == RCV_OK) {
         const char *device = rcv_settings_get(run->settings, "device");
@@ -130,49 +125,58 @@ static rcv_status test(run *run) {
         status = rcv_learner_load(run->context, path, device, wide ? RCV_FLOAT64 : RCV_FLOAT32, &learner);
     }
     if (status == RCV_OK) {
-        status = rcv_learner_evaluate(learner, run->files.data[PART_TEST], &options, &result);
+        status = test_model(learner, run->files.data[PART_TEST], path, &run->progress, &result);
     }
     if (status == RCV_OK) {
-        describe_loss(run, result.loss, loss, sizeof loss);
-        say("test of %s: %s", path, loss);
-        char *numbers = isfinite(result.loss)
-                            ? text_of("\"loss\":%.9g,\"perplexity\":%.9g", result.loss, perplexity_of(result.loss))
-                            : text_of("\"loss\":null,\"perplexity\":null");
-        char *line = text_of("{\"event\":\"test\",%s,\"counted\":%lld}", numbers, (long long)result.counted);
-        free(numbers);
-        on_log(run, line);
-        free(line);
+        log_test(run, &result.evaluation);
     }
+    test_result_free(&result);
     rcv_learner_free(learner);
-    rcv_text_free(run->context, best);
     return status;
 }
 
-static int finish(run *run, rcv_status status) {
+/* What was written, and what can be done with it. */
+static void say_written(const run *run, const rcv_progress *progress, const char *best) {
+    const rcv_data_kind kind = rcv_data_get_kind(run->files.data[PART_TRAIN]);
+    const bool is_text = kind == RCV_DATA_STREAM || kind == RCV_DATA_LINES;
+    const char *model = best != NULL ? best : run->output;
+    note("%swrote %s after %lld update%s; recurve train --resume %s continues from it",
+         stop_signal() != 0 ? "stopped: " : "", run->output, (long long)progress->written,
+         progress->written == 1 ? "" : "s", run->output);
+    if (best != NULL) {
+        note("the best model by validation is %s", best);
+    }
+    note("next: recurve %s %s%s; recurve report %s", is_text ? "generate" : "predict", model, is_text ? "" : " DATA",
+         run->log.path);
+}
+
+static int finish_lead(run *run, rcv_status status) {
     const rcv_progress *progress = rcv_trainer_progress(run->trainer);
-    if (run->ranks.leads && progress->step > 0) {
-        show(run, progress, true);
-    }
-    if (status != RCV_OK && status != RCV_STOPPED) {
-        return ranks_fail(&run->ranks, status);
-    }
-    if (!run->ranks.leads) {
-        return stop_status();
-    }
+    char *best = NULL;
     if (progress->written < 0) {
         say("stopped before the first update%s: nothing was written", run->resumes ? " of this run" : "");
         return stop_status();
     }
-    say("%swrote %s after %lld update%s; recurve train --resume %s continues from it",
-        stop_signal() != 0 ? "stopped: " : "", run->output, (long long)progress->written,
-        progress->written == 1 ? "" : "s", run->output);
-    if (status == RCV_OK && run->files.paths[PART_TEST] != NULL) {
-        status = test(run);
-        if (status != RCV_OK) {
-            return fail(status);
-        }
+    rcv_status ended = rcv_trainer_best_model(run->trainer, run->output, &best);
+    const bool is_tested = run->files.paths[PART_TEST] != NULL || run->files.data[PART_TEST] != NULL;
+    if (ended == RCV_OK && status == RCV_OK && is_tested) {
+        ended = test(run, best);
+        progress_clear(&run->progress);
     }
-    return stop_status();
+    const int result = ended != RCV_OK ? fail(ended) : stop_status();
+    say_written(run, progress, best);
+    rcv_text_free(run->context, best);
+    return result;
+}
+
+static int finish(run *run, rcv_status status) {
+    if (run->ranks.leads) {
+        progress_end(&run->progress, rcv_trainer_progress(run->trainer));
+    }
+    if (status != RCV_OK && status != RCV_STOPPED) {
+        return ranks_fail(&run->ranks, status);
+    }
+    return run->ranks.leads ? finish_lead(run, status) : stop_status();
 }
 
 /* ---- the work ---- */
@@ -180,7 +184,7 @@ static int finish(run *run, rcv_status status) {
 static rcv_status open_trainer(run *run, const char *resume) {
     rcv_vocabulary *vocabulary = NULL;
     if (run->files.is_named_by_file[PART_TRAIN] && run->ranks.leads) {
-        say("the data is the one named in %s: %s", resume, rcv_settings_get(run->settings, "data"));
+        note("the data is the one named in %s: %s", resume, rcv_settings_get(run->settings, "data"));
     }
     rcv_status status = resume != NULL ? rcv_checkpoint_vocabulary(run->context, resume, &vocabulary) : RCV_OK;
     const char *wisdom = rcv_settings_get(run->settings, "wisdom");
@@ -211,14 +215,13 @@ static int train(run *run, const char *resume) {
     }
     hold_messages(!run->ranks.leads);
     if (run->ranks.world != NULL) {
-        say("%d ranks over %s", rcv_world_size(run->ranks.world), rcv_world_name(run->ranks.world));
+        note("%d ranks over %s", rcv_world_size(run->ranks.world), rcv_world_name(run->ranks.world));
     }
-    const char *kind = rcv_settings_get(run->settings, "kind"), *wisdom = rcv_settings_get(run->settings, "wisdom");
-    run->is_text = strcmp(kind, "stream") == 0 || strcmp(kind, "lines") == 0;
-    run->is_bytes = strcmp(rcv_settings_get(run->settings, "level"), "byte") == 0;
+    const char *wisdom = rcv_settings_get(run->settings, "wisdom");
     const rcv_trainer_options options =
         RCV_INIT(rcv_trainer_options, .output = run->output, .overwrite = run->overwrite, .progress = on_progress,
-                 .log = on_log, .user = run);
+                 .log = on_log, .user = run, .validating = on_validating);
+    progress_begin(&run->progress, run->settings, run->files.data[PART_TRAIN], "", run->ranks.leads);
     stop_on_signals();
     rcv_status status = rcv_trainer_run(run->trainer, &options);
     if (run->ranks.leads && wisdom != NULL && wisdom[0] != '\0' && (status == RCV_OK || status == RCV_STOPPED)) {
@@ -226,16 +229,6 @@ static int train(run *run, const char *resume) {
         status = saved != RCV_OK ? saved : status;
     }
     return finish(run, status);
-}
-
-/* Of the library's log lines, prints chosen plans and problems with files. */
-static void on_library_log(void *user, const char *line) {
-    (void)user; /* messages of other ranks than 0 are held */
-    const bool chosen = strncmp(line, "plan of ", 8) == 0 && strstr(line, "; pinned") == NULL;
-    const bool is_of_files = strncmp(line, "checkpoint: ", 12) == 0 || strstr(line, " is not used: ") != NULL;
-    if (chosen || strncmp(line, "the plan ", 9) == 0 || is_of_files) {
-        say("%s", line);
-    }
 }
 
 /* With --resume the settings of the model cannot be changed. */
@@ -340,27 +333,25 @@ static int prepare(const arguments *arguments, run *run, bool *over) {
     return status != RCV_OK ? fail(status) : good ? EXIT_DONE : EXIT_FAILED;
 }
 
-static int work(const arguments *arguments, rcv_context *context) {
-    run run = {.context = context,
-               .terminal = isatty(STDERR_FILENO) == 1,
-               .output = arguments->output,
-               .overwrite = arguments->overwrite,
-               .resumes = arguments->resume != NULL};
+static int work(const arguments *arguments, run *run) {
     bool over = false;
-    int result = ranks_open(&run.ranks, context, &arguments->settings, "train");
+    run->output = arguments->output;
+    run->overwrite = arguments->overwrite;
+    run->resumes = arguments->resume != NULL;
+    int result = ranks_open(&run->ranks, run->context, &arguments->settings, "train");
     if (result == EXIT_DONE) {
-        result = ranks_agree(&run.ranks, prepare(arguments, &run, &over));
+        result = ranks_agree(&run->ranks, prepare(arguments, run, &over));
         if (result == EXIT_DONE && !over) {
-            result = train(&run, arguments->resume);
+            result = train(run, arguments->resume);
         }
     }
-    rcv_trainer_free(run.trainer);
-    data_files_close(&run.files);
-    rcv_settings_free(run.settings);
-    if (!train_log_end(&run.log) && result == EXIT_DONE) {
+    rcv_trainer_free(run->trainer);
+    data_files_close(&run->files);
+    rcv_settings_free(run->settings);
+    if (!train_log_end(&run->log) && result == EXIT_DONE) {
         result = EXIT_FAILED;
     }
-    ranks_close(&run.ranks);
+    ranks_close(&run->ranks);
     return result;
 }
 
@@ -383,6 +374,7 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
                    "log (see recurve report). Ctrl-C ends training after the current update with a\n"
                    "checkpoint; a second Ctrl-C ends it at once. All files of a run must be different;\n"
                    "MODEL.lock prevents a second training of the same MODEL.",
+        .verbose = "print more: the chosen plans",
         .operands = operands,
         .operand_count = COUNT(operands),
         .optional_count = 1,
@@ -392,19 +384,19 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
 }
 
 int verb_train(int argc, char **argv) {
-    rcv_context *context = NULL;
-    const rcv_context_options options = RCV_INIT(rcv_context_options, .log = on_library_log);
+    run run = {.context = NULL};
+    const rcv_context_options options = RCV_INIT(rcv_context_options, .log = on_library_log, .log_user = &run);
     arguments arguments = {0};
-    rcv_status status = rcv_context_new(&options, &context);
+    rcv_status status = rcv_context_new(&options, &run.context);
     if (status == RCV_OK) {
-        status = settings_begin(&arguments.settings, context);
+        status = settings_begin(&arguments.settings, run.context);
     }
     int result = status == RCV_OK ? EXIT_USAGE : fail(status);
     if (status == RCV_OK) {
         const parsed next = parse(&arguments, argc, argv);
-        result = next == PARSED_HELP ? EXIT_DONE : next == PARSED_WRONG ? EXIT_USAGE : work(&arguments, context);
+        result = next == PARSED_HELP ? EXIT_DONE : next == PARSED_WRONG ? EXIT_USAGE : work(&arguments, &run);
     }
     settings_end(&arguments.settings);
-    rcv_context_free(context);
+    rcv_context_free(run.context);
     return result;
 }

@@ -81,14 +81,17 @@ static bool write_line(int file, const char *line) {
     return good;
 }
 
-void train_log_line(train_log *log, const char *line) {
+bool train_log_line(train_log *log, const char *line) {
     if (open_file(log) && write_line(log->file, line)) {
-        return;
+        return true;
     }
-    if (!log->failed) {
-        say("cannot write the log %s: %s; training continues, and the log will miss lines", log->path, strerror(errno));
-    }
+    const bool is_first = !log->failed;
     log->failed = true;
+    return !is_first;
+}
+
+void train_log_failure(const train_log *log) {
+    say("cannot write the log %s: %s; training continues, and the log will miss lines", log->path, strerror(errno));
 }
 
 bool train_log_end(train_log *log) {

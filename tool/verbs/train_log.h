@@ -16,8 +16,9 @@ void train_log_begin(train_log *log, const rcv_settings *settings, const char *o
 /* May the log be written? An existing log is appended to by a resumed run, and replaced if `overwrite`; any other file is not replaced. Says
  * why not. */
 bool train_log_is_free(const train_log *log, bool overwrite);
-/* Appends a line. Says so the first time that this fails. */
-void train_log_line(train_log *log, const char *line);
+/* Appends a line. False the first time that this fails; train_log_failure says why, by errno. */
+bool train_log_line(train_log *log, const char *line);
+void train_log_failure(const train_log *log);
 /* Closes the log. False if lines are missing. */
 bool train_log_end(train_log *log);
 

@@ -82,6 +82,17 @@ static void describe_libraries(int ordinal, rcvi_machine *machine) {
     machine->no_blas = rcvi_openblas_absence();
 }
 
+static const char *find_library(const char *name, const char **reason) {
+    *reason = NULL;
+    if (!strcmp(name, "OpenBLAS")) {
+        *reason = rcvi_openblas_absence();
+        return *reason ? NULL : rcvi_openblas()->config;
+    }
+    if (!strcmp(name, "oneDNN") && rcvi_vendor_name()) return rcvi_vendor_name();
+    *reason = "this build has no oneDNN";
+    return NULL;
+}
+
 static rcv_status print_info(rcv_context *context, int ordinal, rcvi_text *text) {
     (void)ordinal;
     const rcvi_kernels *kernels = rcvi_context_kernels(context);
@@ -425,6 +436,7 @@ static rcv_status clear(rcvi_worker *worker, void *to, size_t bytes, void *scrat
 const rcvi_device rcvi_device_cpu = {.name = "cpu",
                                      .describe = describe,
                                      .describe_libraries = describe_libraries,
+                                     .find_library = find_library,
                                      .print_info = print_info,
                                      .prepare = prepare,
                                      .release = rcvi_engine_free,

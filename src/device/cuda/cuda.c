@@ -39,6 +39,7 @@ static size_t extra_bytes(const rcvi_engine *engine) { return sizeof(rcvi_worker
 const rcvi_device rcvi_device_cuda = {.name = "cuda",
                                       .describe = rcvi_cuda_describe,
                                       .describe_libraries = rcvi_cuda_describe_libraries,
+                                      .find_library = rcvi_cuda_find_library,
                                       .print_info = rcvi_cuda_print_info,
                                       .prepare = prepare,
                                       .load = rcvi_cuda_engine_load,

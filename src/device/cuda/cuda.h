@@ -23,6 +23,7 @@ rcv_status rcvi_cuda_check_device(int ordinal);
 rcv_status rcvi_cuda_describe(rcv_context *context, int ordinal, rcv_dtype dtype, int64_t threads,
                               rcvi_machine *machine);
 void rcvi_cuda_describe_libraries(int ordinal, rcvi_machine *machine); /* after it; opens them */
+const char *rcvi_cuda_find_library(const char *name, const char **reason);
 rcv_status rcvi_cuda_print_info(rcv_context *context, int ordinal, rcvi_text *text);
 extern const rcvi_memory rcvi_cuda_memory; /* memory.c */
 

@@ -3,6 +3,8 @@
 #include "device/cuda/cudnn/vendor.h"
 #include "device/cuda/engine/tuning.h"
 #include "device/cuda/gemm/gemm.h"
+#include "device/cuda/nccl/nccl.h"
+#include "device/device.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -121,6 +123,34 @@ void rcvi_cuda_describe_libraries(int ordinal, rcvi_machine *machine) {
     machine->no_compiler = rcvi_jit_absence();
     machine->vendor = rcvi_cudnn_name();
     if (!machine->vendor) machine->no_vendor = rcvi_cudnn_absence();
+}
+
+static const char *find_nccl(void) {
+    return rcvi_cuda_collectives.check_available() == RCV_OK ? rcvi_cuda_collectives.name() : NULL;
+}
+
+/* Each `find` gives name and version, or NULL and the message of the call. Reasons are written once, under the lock. */
+static struct {
+    const char *name, *(*find)(void);
+    char reason[512];
+} libraries[] = {{"cuBLASLt", rcvi_cuda_blas_name, ""},
+                 {"NVRTC", rcvi_jit_name, ""},
+                 {"cuDNN", rcvi_cudnn_name, ""},
+                 {"NCCL", find_nccl, ""}};
+
+const char *rcvi_cuda_find_library(const char *name, const char **reason) {
+    const char *version = NULL;
+    *reason = "this build has no such library";
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+        if (strcmp(libraries[i].name, name) != 0) continue;
+        version = libraries[i].find();
+        pthread_mutex_lock(&devices_lock);
+        if (!version && !libraries[i].reason[0])
+            snprintf(libraries[i].reason, sizeof libraries[i].reason, "%s", rcv_message());
+        pthread_mutex_unlock(&devices_lock);
+        *reason = version ? NULL : libraries[i].reason;
+    }
+    return version;
 }
 
 rcv_status rcvi_cuda_print_info(rcv_context *context, int ordinal, rcvi_text *text) {

@@ -11,6 +11,7 @@ static rcv_status run_batches(rcvi_work *w, rcvi_batcher *batcher, const size_t 
     for (int64_t i = 0; i < batches; i++) {
         rcvi_batch batch;
         RCVI_TRY(rcvi_batcher_next(batcher, &batch));
+        if (w->evaluating) w->evaluating(w->evaluating_user, (double)i / (double)batches);
         if (w->options.topology) rcvi_comm_report_progress(w->options.topology->world);
         RCVI_TRY(rcvi_work_evaluate(w, windows[batch.bucket], &batch, i == 0));
         count += batch.counted;

@@ -136,6 +136,18 @@ rcv_status rcvi_array_to_tensors(const rcv_learner *learner, const char *prefix,
 /* Reads such tensors into an array, [elements] in the host's memory, for rcvi_free. */
 rcv_status rcvi_array_from_tensors(const rcv_learner *learner, const char *prefix, const rcv_tensors *tensors,
                                    const char *file, void **host);
+/* Words of a vocabulary or names of classes in a file: one a line, each followed by a newline; text is NULL where the file has none. rcvi_free. */
+typedef enum { RCVI_NAMES_VOCABULARY, RCVI_NAMES_CLASSES, RCVI_NAMES_KINDS } rcvi_names_kind;
+typedef struct {
+    char *text;
+    size_t length;
+} rcvi_names;
+rcv_status rcvi_names_to_tensors(const rcv_learner *learner, rcv_tensors *tensors);
+rcv_status rcvi_names_from_tensors(rcv_context *context, rcvi_names_kind kind, const rcv_tensors *tensors,
+                                   const char *file, rcvi_names *names);
+/* *what: which names of the two differ; NULL: none. `file` is that of b, for messages. */
+rcv_status rcvi_names_differ(rcv_context *context, const rcv_tensors *a, const rcv_tensors *b, const char *file,
+                             const char **what);
 /* Prefix of averaged parameters. A file that has them is loaded with these. */
 #define RCVI_AVERAGE_PREFIX "average."
 

@@ -1,5 +1,6 @@
 /* A learner as a file: the network as every model file has it (recurve.format, recurve.cell, recurve.network), the learner's shape as JSON
- * in recurve.learner, what it knows of its data as JSON in recurve.data (learner_data.h), vocabulary and class names as bytes, one per line, and tensors embedding.weight, rnn.*, decoder.*. */
+ * in recurve.learner, what it knows of its data in recurve.data (learner_data.h), the vocabulary and the names of classes (learner_names.c), and tensors
+ * embedding.weight, rnn.*, decoder.*. */
 #include "base/json.h"
 #include "model/model.h"
 #include "model/tensors.h"
@@ -10,8 +11,6 @@
 #include <string.h>
 
 #define SHAPE_KEY "recurve.learner"
-#define VOCABULARY "vocabulary"
-#define CLASSES "classes"
 enum { NAME_BYTES = 192 };
 
 static const char *const kinds[] = {"stream",       "lines",       "classes", "values", /* as rcv_data_kind */
@@ -39,26 +38,6 @@ rcv_status rcvi_array_to_tensors(const rcv_learner *l, const char *prefix, const
     return RCV_OK;
 }
 
-static rcv_status add_bytes(rcv_tensors *tensors, const char *name, const char *text) {
-    const rcv_tensor tensor = {.name = name,
-                               .dtype = RCV_UINT8,
-                               .dims = 1,
-                               .shape = {(int64_t)strlen(text)},
-                               .data = text,
-                               .bytes = strlen(text)};
-    return rcv_tensors_add(tensors, &tensor);
-}
-
-static rcv_status add_vocabulary(const rcv_learner *l, rcv_tensors *tensors) {
-    if (l->classes) RCVI_TRY(add_bytes(tensors, CLASSES, l->classes));
-    if (!l->vocabulary || rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_BYTE) return RCV_OK;
-    char *text = NULL;
-    RCVI_TRY(rcv_vocabulary_print(l->vocabulary, &text));
-    rcv_status status = add_bytes(tensors, VOCABULARY, text);
-    rcv_text_free(l->context, text);
-    return status;
-}
-
 static rcv_status add_shape(const rcv_learner *l, rcv_tensors *tensors) {
     const rcvi_shape *s = &l->shape;
     char text[512];
@@ -75,7 +54,7 @@ rcv_status rcvi_learner_describe(const rcv_learner *l, rcv_tensors *tensors) {
     RCVI_TRY(rcvi_network_to_tensors(l->net, tensors));
     RCVI_TRY(add_shape(l, tensors));
     RCVI_TRY(rcvi_learner_data_to_tensors(l, tensors));
-    return add_vocabulary(l, tensors);
+    return rcvi_names_to_tensors(l, tensors);
 }
 
 rcv_status rcvi_learner_save_as(const rcv_learner *l, const void *parameters, const char *path) {
@@ -177,18 +156,11 @@ static bool same_network(const char *a, const char *b) {
 
 static bool same_text(const char *a, const char *b) { return a && b && !strcmp(a, b); }
 
-static bool same_bytes(const rcv_tensor *a, const rcv_tensor *b) {
-    if (!a || !b) return a == b;
-    return a->dtype == b->dtype && a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes);
-}
-
 static const char *difference(const rcv_tensors *a, const rcv_tensors *b) {
     static const char cell[] = "recurve.cell", network[] = "recurve.network";
     if (!same_text(rcv_tensors_metadata(a, cell), rcv_tensors_metadata(b, cell))) return "cell";
     if (!same_network(rcv_tensors_metadata(a, network), rcv_tensors_metadata(b, network))) return "network";
-    if (!same_text(rcv_tensors_metadata(a, SHAPE_KEY), rcv_tensors_metadata(b, SHAPE_KEY))) return "shape";
-    if (!same_bytes(rcv_tensors_find(a, VOCABULARY), rcv_tensors_find(b, VOCABULARY))) return "vocabulary";
-    return same_bytes(rcv_tensors_find(a, CLASSES), rcv_tensors_find(b, CLASSES)) ? NULL : "list of classes";
+    return same_text(rcv_tensors_metadata(a, SHAPE_KEY), rcv_tensors_metadata(b, SHAPE_KEY)) ? NULL : "shape";
 }
 
 rcv_status rcvi_learner_check_same(const rcv_learner *l, const rcv_tensors *tensors, const char *file) {
@@ -196,6 +168,7 @@ rcv_status rcvi_learner_check_same(const rcv_learner *l, const rcv_tensors *tens
     RCVI_TRY(rcv_tensors_new(l->context, &own));
     rcv_status status = rcvi_learner_describe(l, own);
     const char *what = status ? NULL : difference(own, tensors);
+    if (!status && !what) status = rcvi_names_differ(l->context, own, tensors, file, &what);
     rcv_tensors_free(own);
     if (!what) return status;
     return rcvi_fail(RCV_FORMAT, "%s is a checkpoint of another model: its %s is not that of this %s", file, what,
@@ -239,15 +212,15 @@ rcv_status rcvi_vocabulary_from_tensors(rcv_context *context, const rcv_tensors 
     rcvi_shape shape = {0};
     *vocabulary = NULL;
     RCVI_TRY(read_shape(tensors, file, &shape));
-    const rcv_tensor *words = rcv_tensors_find(tensors, VOCABULARY);
     if (!shape.tokens) return RCV_OK;
-    if (words && words->dtype != RCV_UINT8)
-        return rcvi_fail(RCV_FORMAT, "%s: the vocabulary is %s, it must be bytes", file, rcv_dtype_name(words->dtype));
-    RCVI_TRY(words ? rcv_vocabulary_parse(context, words->data, words->bytes, file, vocabulary)
-                   : rcv_vocabulary_bytes(context, vocabulary));
-    if (rcv_vocabulary_size(*vocabulary) == shape.tokens) return RCV_OK;
-    rcv_status status = rcvi_fail(RCV_FORMAT, "%s: the vocabulary has %lld tokens, the model %lld", file,
-                                  (long long)rcv_vocabulary_size(*vocabulary), (long long)shape.tokens);
+    rcvi_names words;
+    RCVI_TRY(rcvi_names_from_tensors(context, RCVI_NAMES_VOCABULARY, tensors, file, &words));
+    rcv_status status = words.text ? rcv_vocabulary_parse(context, words.text, words.length, file, vocabulary)
+                                   : rcv_vocabulary_bytes(context, vocabulary);
+    rcvi_free(context, words.text);
+    if (status || rcv_vocabulary_size(*vocabulary) == shape.tokens) return status;
+    status = rcvi_fail(RCV_FORMAT, "%s: the vocabulary has %lld tokens, the model %lld", file,
+                       (long long)rcv_vocabulary_size(*vocabulary), (long long)shape.tokens);
     rcv_vocabulary_free(*vocabulary);
     *vocabulary = NULL;
     return status;
@@ -255,13 +228,9 @@ rcv_status rcvi_vocabulary_from_tensors(rcv_context *context, const rcv_tensors 
 
 static rcv_status read_names(rcv_learner *l, const rcv_tensors *tensors, const char *file) {
     RCVI_TRY(rcvi_vocabulary_from_tensors(l->context, tensors, file, &l->vocabulary));
-    const rcv_tensor *classes = rcv_tensors_find(tensors, CLASSES);
-    if (!classes) return RCV_OK;
-    if (classes->dtype != RCV_UINT8)
-        return rcvi_fail(RCV_FORMAT, "%s: the classes are %s, they must be bytes", file,
-                         rcv_dtype_name(classes->dtype));
-    char *text = rcvi_copy_text(l->context, classes->data, classes->bytes);
-    return text ? rcvi_learner_name_classes(l, text) : RCV_NO_MEMORY;
+    rcvi_names classes;
+    RCVI_TRY(rcvi_names_from_tensors(l->context, RCVI_NAMES_CLASSES, tensors, file, &classes));
+    return classes.text ? rcvi_learner_name_classes(l, classes.text) : RCV_OK;
 }
 
 rcv_status rcvi_learner_from_tensors(rcv_context *context, const rcv_tensors *tensors, const char *file,

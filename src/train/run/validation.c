@@ -34,6 +34,8 @@ static rcv_status save_best(const rcv_trainer *t) {
 static rcv_status evaluate(rcv_trainer *t, double *loss) {
     const size_t *windows = t->windows.numbers + t->windows.train_count;
     int64_t tokens;
+    t->work->evaluating = t->call->validating;
+    t->work->evaluating_user = t->call->user;
     RCVI_TRY(rcvi_evaluate(t->work, t->validator, windows, t->windows.valid_count, loss, &tokens));
     if (!isfinite(*loss)) *loss = INFINITY; /* worse than any; training goes on while its own losses are finite */
     return RCV_OK;

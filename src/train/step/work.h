@@ -115,7 +115,10 @@ typedef struct {
     size_t window_count, window_capacity;
     size_t current_window; /* the window that was used last; SIZE_MAX: none */
     uint64_t batch_count;  /* enqueued so far */
-    rcvi_trace trace;      /* off, except for a few updates */
+    /* NULL, or called before every batch of an evaluation with the part that is done */
+    void (*evaluating)(void *user, double part);
+    void *evaluating_user;
+    rcvi_trace trace; /* off, except for a few updates */
 } rcvi_work;
 
 rcv_status rcvi_work_new(rcv_learner *learner, const rcvi_work_options *options, rcvi_work **work);

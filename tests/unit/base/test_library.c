@@ -42,6 +42,7 @@ static void test_folders(void **state) {
     assert_int_equal(symlink(map->l_name, path_in("librecurve-test.so.1")), 0);
     assert_false(open_one("librecurve-test.so.1", NULL));
     assert_non_null(strstr(reason, "librecurve-test.so.1 was not found"));
+    assert_true(rcvi_library_is_absent(reason));
     set_folders("/recurve-has-no-such-folder::");
     assert_true(open_one("librecurve-test.so.1", NULL));
     assert_true(open_one("librecurve-has-no-such.so.1", "librecurve-test.so.1"));
@@ -57,6 +58,13 @@ static void test_broken(void **state) {
     set_folders("");
     assert_false(open_one("librecurve-has-no-such.so.1", "librecurve-test.so.2"));
     assert_non_null(strstr(reason, "librecurve-test.so.2 cannot be loaded"));
+    assert_false(rcvi_library_is_absent(reason));
+    const char *const alone[] = {path_in("librecurve-test.so.2"), "librecurve-has-no-such.so.1", NULL};
+    check_ok(rcv_libraries_set_folders(NULL));
+    assert_false(rcvi_library_open(alone, symbols, functions, 2, reason, sizeof reason)); /* by the loader */
+    assert_non_null(strstr(reason, "librecurve-test.so.2 cannot be loaded"));
+    assert_false(rcvi_library_is_absent(reason));
+    set_folders("");
     assert_true(open_one("librecurve-test.so.2", "libm.so.6"));
     assert_int_equal(unlink(path_in("librecurve-test.so.2")), 0);
     check_ok(rcv_libraries_set_folders(NULL));

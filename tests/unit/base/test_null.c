@@ -90,6 +90,9 @@ CALL(rcv_measure_device, A(context, o->context), "cpu", RCV_FLOAT32, A(operation
 CALL(rcv_measure_memory, A(context, o->context), "cpu", 1, 1, 4096, A(bandwidth, (&(double){0})))
 CALL(rcv_measure_barrier, A(context, o->context), 1, A(seconds, (&(double){0})))
 CALL(rcv_openblas_open, A(openblas, (&RCV_INIT(rcv_openblas))))
+CALL(rcv_library_describe, 0, A(library, (&RCV_INIT(rcv_library))))
+CALL(rcv_cache_describe, A(context, o->context), A(cache, (&RCV_INIT(rcv_cache))), A(folder, OUT(char)),
+     A(problem, OUT(char)))
 CALL(rcv_gemm_new, A(context, o->context), A(options, &gemm_options), A(gemm, OUT(rcv_gemm)))
 CALL(rcv_gemm_run, A(gemm, o->gemm), A(a, ones), A(b, ones), A(c, o->numbers))
 CALL(rcv_tensors_new, A(context, o->context), A(tensors, OUT(rcv_tensors)))
@@ -199,6 +202,8 @@ static const entry table[] = {
     ENTRY(rcv_measure_memory, "context bandwidth", "device"),
     ENTRY(rcv_measure_barrier, "context seconds", ""),
     ENTRY(rcv_openblas_open, "openblas", ""),
+    ENTRY(rcv_library_describe, "library", ""),
+    ENTRY(rcv_cache_describe, "context cache folder problem", ""),
     ENTRY(rcv_gemm_new, "context options gemm", ""),
     ENTRY(rcv_gemm_run, "gemm a b c", ""),
     ENTRY(rcv_tensors_new, "context tensors", ""),

@@ -93,6 +93,12 @@ static void test_size_zero(void **state) {
                 "rcv_scan_backward: data has size 0");
     check_fails(rcv_scan_backward(scan, &RCV_INIT(rcv_scan_data), &(rcv_scan_gradients){.size = 0}), RCV_INVALID,
                 "rcv_scan_backward: gradients has size 0");
+    char *folder, *problem;
+    check_fails(rcv_library_describe(0, &(rcv_library){.size = 0}), RCV_INVALID,
+                "rcv_library_describe: library has size 0");
+    check_fails(rcv_library_describe(99, &RCV_INIT(rcv_library)), RCV_INVALID, "no library 99");
+    check_fails(rcv_cache_describe(context, &(rcv_cache){.size = 0}, &folder, &problem), RCV_INVALID,
+                "rcv_cache_describe: cache has size 0");
     check_fails(rcv_gemm_new(context, &(rcv_gemm_options){.size = 0}, &gemm), RCV_INVALID,
                 "rcv_gemm_new: options has size 0");
     check_fails(rcv_model_load(context, "none", &(rcv_model_options){.size = 0}, &model), RCV_INVALID,
@@ -184,7 +190,7 @@ static void test_sizes_are_first(void **state) {
         }
         free(text);
     }
-    assert_int_equal(checked, 22);
+    assert_int_equal(checked, 27);
 }
 
 /* Every section says which threads may call its functions. */

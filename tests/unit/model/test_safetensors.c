@@ -223,7 +223,7 @@ static void lying_lengths(void **state) {
         assert_null(tensors);
     }
     check_fails(rcv_tensors_parse(context, file, 7, "cut", &tensors), RCV_FORMAT, "too few");
-    check_fails(rcv_tensors_parse(context, NULL, 0, "cut", &tensors), RCV_FORMAT, "too few");
+    check_fails(rcv_tensors_parse(context, NULL, 0, "cut", &tensors), RCV_FORMAT, "cut is empty");
     check_fails(rcv_tensors_parse(context, file, 20, "cut", &tensors), RCV_FORMAT, "only 12 bytes follow");
     file[3] = 0x7f;
     check_fails(rcv_tensors_parse(context, file, length, "long", &tensors), RCV_FORMAT, "at most 100000000");
@@ -381,12 +381,62 @@ static void no_memory(void **state) {
     test_context_end(&counting, context);
 }
 
+#define BYTES(text) text, sizeof(text) - 1
+
+/* Files of other formats: the message names the file, the format and what to do. Beginnings as the programs write them. */
+static void foreign_files(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *bytes;
+        size_t length;
+        const char *sentence;
+    } files[] = {
+        {"lstm.pt",
+         BYTES(
+             "PK\3\4\0\0\x08\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0d\0\x12\0lstm/data.pklFB\x0e\0ZZZZ\x80\2}q\0X"),
+         "lstm.pt is a PyTorch pickle, not safetensors: write it in Python by "
+         "safetensors.torch.save_file(module.state_dict(), \"lstm.safetensors\")"},
+        {"old.pth",
+         BYTES("\x80\2\x8a\nl\xfc\x9c"
+               "F\xf9 j\xa8P\x19.\x80\2M\xe9\3."),
+         "old.pth is a PyTorch pickle"},
+        {"a.b/model", BYTES("\x80\5\x95\x10\0\0\0\0\0\0\0}"), "\"model.safetensors\""},
+        {"x.npz", BYTES("PK\3\4\x14\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\5\0\x14\0x.npy"),
+         "x.npz is an archive of NumPy arrays"},
+        {"x.zip", BYTES("PK\3\4\x14\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\5\0\x14\0x.txt"),
+         "x.zip is a zip archive"},
+        {"x.npy", BYTES("\x93NUMPY\1\0v\0{'descr': '<f4'"),
+         "x.npy is a NumPy array, not safetensors: write its arrays"},
+        {"m.h5", BYTES("\x89HDF\r\n\x1a\n\0\0\0\0"), "m.h5 is an HDF5 file"},
+        {"m.onnx", BYTES("\x08\x08\x12\7pytorch\x1a\0052.1.0:"), "m.onnx is an ONNX model"},
+        {"m.gguf", BYTES("GGUF\3\0\0\0\x23\1\0\0\0\0\0\0"), "m.gguf is a GGUF file"},
+        {"m.gz", BYTES("\x1f\x8b\x08\0\0\0\0\0\0\3"), "m.gz is compressed by gzip"},
+        {"m.safetensors", BYTES("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"),
+         "git lfs pull"},
+        {"page", BYTES("\xef\xbb\xbf\n <!DOCTYPE html>\n<html lang=\"en\">"), "page is an HTML page"},
+        {"page", BYTES("<HTML><head><title>404</title>"), "page is an HTML page"},
+        {"book.txt", BYTES("It was the best of times, it was the worst of times \xc3\xa9t\xc3\xa9\n"),
+         "book.txt is a text, not safetensors: give a model"},
+        {"none", BYTES(""), "none is empty"},
+    };
+    test_allocator counting;
+    rcv_context *context = test_context(&counting);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        rcv_tensors *tensors = (rcv_tensors *)&counting;
+        check_fails(rcv_tensors_parse(context, files[i].bytes, files[i].length, files[i].name, &tensors), RCV_FORMAT,
+                    files[i].sentence);
+        assert_null(tensors);
+    }
+    test_context_end(&counting, context);
+}
+
 int main(void) {
     if (!scratch_begin()) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),  cmocka_unit_test(empty_file),    cmocka_unit_test(well_formed),
-        cmocka_unit_test(malformed),   cmocka_unit_test(lying_lengths), cmocka_unit_test(bad_additions),
-        cmocka_unit_test(conversions), cmocka_unit_test(unwritable),    cmocka_unit_test(no_memory),
+        cmocka_unit_test(round_trip),    cmocka_unit_test(empty_file),    cmocka_unit_test(well_formed),
+        cmocka_unit_test(malformed),     cmocka_unit_test(lying_lengths), cmocka_unit_test(bad_additions),
+        cmocka_unit_test(conversions),   cmocka_unit_test(unwritable),    cmocka_unit_test(no_memory),
+        cmocka_unit_test(foreign_files),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     return !scratch_end() || failed != 0;

@@ -400,7 +400,7 @@ static void test_flipped_bits(void **unused) {
 static void spoil(const train_fixture *s, const rcv_tensors *good, const char *path, const char *name,
                   const rcv_tensor *replacement) {
     static const char *const keys[] = {"recurve.format",   "recurve.cell",     "recurve.network", "recurve.learner",
-                                       "recurve.settings", "recurve.training", "recurve.plans"};
+                                       "recurve.settings", "recurve.training", "recurve.plans",   "recurve.vocabulary"};
     rcv_tensors *bad;
     check_ok(rcv_tensors_new(s->context, &bad));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

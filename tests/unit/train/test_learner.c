@@ -300,11 +300,174 @@ static void test_files(void **unused) {
     }
 }
 
+/* Copies a file's tensors and metadata, without recurve.vocabulary and recurve.classes. */
+static rcv_tensors *copy_without_names(const train_fixture *s, const rcv_tensors *from) {
+    static const char *const keys[] = {"recurve.format", "recurve.cell", "recurve.network", "recurve.learner"};
+    rcv_tensors *copy;
+    check_ok(rcv_tensors_new(s->context, &copy));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        check_ok(rcv_tensors_set_metadata(copy, keys[i], rcv_tensors_metadata(from, keys[i])));
+    for (size_t i = 0; i < rcv_tensors_count(from); i++) check_ok(rcv_tensors_add(copy, rcv_tensors_at(from, i)));
+    return copy;
+}
+
+static void add_bytes(rcv_tensors *tensors, const char *name, const char *text) {
+    const rcv_tensor tensor = {name, RCV_UINT8, 1, {(int64_t)strlen(text)}, text, strlen(text)};
+    check_ok(rcv_tensors_add(tensors, &tensor));
+}
+
+static void check_same_words(const rcv_vocabulary *a, const rcv_vocabulary *b) {
+    assert_int_equal(rcv_vocabulary_size(a), rcv_vocabulary_size(b));
+    for (int64_t i = 0; i < rcv_vocabulary_size(a); i++) {
+        size_t length, same;
+        const char *word = rcv_vocabulary_token(a, i, &length), *other = rcv_vocabulary_token(b, i, &same);
+        assert_int_equal(length, same);
+        assert_memory_equal(word, other, length);
+    }
+}
+
+/* The file has the tensors of the module and no others, whatever bytes the words have; a file of an earlier version, with the words as a tensor,
+ * is the same model. */
+static void test_words_in_file(void **unused) {
+    (void)unused;
+    static const char *const wanted[] = {"embedding.weight", "rnn.weight_ih_l0", "rnn.weight_hh_l0", "rnn.bias_ih_l0",
+                                         "rnn.bias_hh_l0",   "decoder.weight",   "decoder.bias"};
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(
+        &s, "train", RCV_DATA_STREAM,
+        "\"quoted\" back\\slash \xc3\xbcmlaut a\x01z a [1,2] {\"x\":1}\nthe end of it is \\u0041 \x7f\n", NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, "batch=1 length=5 layers=1 steps=2 cell=lstm", "", data, NULL);
+    check_ok(rcv_trainer_run(t, NULL));
+    rcv_learner *l = t->learner, *loaded;
+    check_ok(rcv_learner_save(l, path_in("model")));
+    rcv_tensors *file;
+    check_ok(rcv_tensors_load(s.context, path_in("model"), &file));
+    assert_int_equal(rcv_tensors_count(file), sizeof wanted / sizeof *wanted);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) assert_non_null(rcv_tensors_find(file, wanted[i]));
+    const char *metadata = rcv_tensors_metadata(file, "recurve.vocabulary");
+    static const char *const parts[] = {"{\"level\":\"word\",\"tokens\":[", "\"\\\"quoted\\\"\"", "\"back\\\\slash\"",
+                                        "\"\xc3\xbcmlaut\"", "\"a\\u0001z\""};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (!strstr(metadata, parts[i])) fail_msg("no %s in %s", parts[i], metadata);
+    }
+    check_ok(rcv_learner_load(s.context, path_in("model"), NULL, RCV_FLOAT32, &loaded));
+    check_same_words(rcv_learner_vocabulary(loaded), rcv_learner_vocabulary(l));
+    rcv_learner_free(loaded);
+    rcv_tensors *earlier = copy_without_names(&s, file);
+    char *words;
+    check_ok(rcv_vocabulary_print(rcv_learner_vocabulary(l), &words));
+    add_bytes(earlier, "vocabulary", words);
+    check_ok(rcv_tensors_save(earlier, path_in("model")));
+    check_ok(rcv_learner_load(s.context, path_in("model"), NULL, RCV_FLOAT32, &loaded));
+    check_same_words(rcv_learner_vocabulary(loaded), rcv_learner_vocabulary(l));
+    check_ok(rcvi_learner_check_same(l, earlier, "earlier"));
+    rcv_text_free(s.context, words);
+    rcv_learner_free(loaded);
+    rcv_tensors_free(earlier);
+    rcv_tensors_free(file);
+    unlink(path_in("model"));
+    end(&s, t);
+}
+
+static void test_wrong_names(void **unused) {
+    (void)unused;
+    static const struct {
+        const char *key, *value, *fragment;
+    } wrong[] = {
+        {"recurve.classes", "", "recurve.classes is not JSON"},
+        {"recurve.classes", "{}", "must be a list of names"},
+        {"recurve.classes", "[\"a\", \"b\"]", "2 names of classes for 3"},
+        {"recurve.classes", "[\"a\", \"b\", 3]", "name 2 of recurve.classes"},
+        {"recurve.classes", "[\"a\", \"\", \"c\"]", "name 1 of recurve.classes"},
+        {"recurve.classes", "[\"a\\nb\", \"c\"]", "name 0 of recurve.classes"},
+        {"recurve.classes", "[\"a\", [98, 256], \"c\"]", "name 1 of recurve.classes"},
+        {"recurve.classes", "[\"a\", [98, 10], \"c\"]", "name 1 of recurve.classes"},
+        {"recurve.classes", "[\"a\", [], \"c\"]", "name 1 of recurve.classes"},
+        {"recurve.classes", "[[97, 0, 98], \"b\", \"c\"]", "name 0 of recurve.classes"},
+        {"recurve.vocabulary", "[\"a\"]", "an object with level"},
+        {"recurve.vocabulary", "{\"level\": \"word\"}", "an object with level"},
+        {"recurve.vocabulary", "{\"level\": \"words\", \"tokens\": [\"a\"]}", "an object with level"},
+        {"recurve.vocabulary", "{\"level\": \"word\", \"tokens\": [\"a\"]}", "the vocabulary has 1 tokens"},
+        {"recurve.vocabulary", "{\"level\": \"word\", \"tokens\": [\"a b\"]}", "several words"},
+    };
+    train_fixture s;
+    train_fixture_open(&s);
+    const char *const texts[] = {
+        "{\"text\": \"a b\", \"y\": \"x\"}\n{\"text\": \"b c\", \"y\": \"y\"}\n{\"text\": \"c\", \"y\": \"z\"}\n"};
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_CLASSES, texts[0], NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, "kind=classes batch=2 hidden=4 steps=1", "", data, NULL);
+    check_ok(rcv_trainer_run(t, NULL));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        rcv_learner *loaded = t->learner;
+        rcv_tensors *file;
+        check_ok(rcv_learner_save(t->learner, path_in("model")));
+        check_ok(rcv_tensors_load(s.context, path_in("model"), &file));
+        check_ok(rcv_tensors_set_metadata(file, wrong[i].key, wrong[i].value));
+        check_ok(rcv_tensors_save(file, path_in("model")));
+        check_fails(rcv_learner_load(s.context, path_in("model"), NULL, RCV_FLOAT32, &loaded), RCV_FORMAT,
+                    wrong[i].fragment);
+        assert_null(loaded);
+        rcv_tensors_free(file);
+    }
+    /* A name that is not UTF-8 is a list of bytes. */
+    rcv_tensors *file;
+    rcv_learner *loaded;
+    size_t count;
+    check_ok(rcv_learner_save(t->learner, path_in("model")));
+    check_ok(rcv_tensors_load(s.context, path_in("model"), &file));
+    check_ok(rcv_tensors_set_metadata(file, "recurve.classes", "[[97, 255], \"b\", \"c\"]"));
+    check_ok(rcv_tensors_save(file, path_in("model")));
+    check_ok(rcv_learner_load(s.context, path_in("model"), NULL, RCV_FLOAT32, &loaded));
+    assert_string_equal(rcv_learner_classes(loaded, &count)[0], "a\xff");
+    rcv_tensors_free(file);
+    check_ok(rcv_learner_save(loaded, path_in("model")));
+    check_ok(rcv_tensors_load(s.context, path_in("model"), &file));
+    assert_string_equal(rcv_tensors_metadata(file, "recurve.classes"), "[[97,255],\"b\",\"c\"]");
+    rcv_tensors_free(file);
+    rcv_learner_free(loaded);
+    unlink(path_in("model"));
+    end(&s, t);
+}
+
+/* Words that the header of a file could not hold are a tensor. */
+static void test_many_words(void **unused) {
+    (void)unused;
+    enum { WORDS = 70000, LENGTH = 180 };
+    char *text = malloc((size_t)WORDS * (LENGTH + 1) + 1), *at = text;
+    assert_non_null(text);
+    for (int i = 0; i < WORDS; i++) {
+        for (int k = 0; k < LENGTH; k += 3) memcpy(at + k, "\xe4\xb8\x80", 3);
+        for (int k = 0, rest = i; k < 6; k++, rest /= 10) at[k] = (char)('0' + rest % 10);
+        at = text + (size_t)(i + 1) * (LENGTH + 1);
+        at[-1] = i % 100 ? ' ' : '\n';
+    }
+    *at = '\0';
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, text, NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, "batch=1 length=5 hidden=1 embedding=1 steps=0", "", data, NULL);
+    rcv_tensors *file;
+    rcv_learner *loaded;
+    check_ok(rcv_learner_save(t->learner, path_in("model")));
+    check_ok(rcv_tensors_load(s.context, path_in("model"), &file));
+    assert_non_null(rcv_tensors_find(file, "vocabulary"));
+    assert_null(rcv_tensors_metadata(file, "recurve.vocabulary"));
+    check_ok(rcv_learner_load(s.context, path_in("model"), NULL, RCV_FLOAT32, &loaded));
+    check_same_words(rcv_learner_vocabulary(loaded), rcv_learner_vocabulary(t->learner));
+    rcv_learner_free(loaded);
+    rcv_tensors_free(file);
+    unlink(path_in("model"));
+    free(text);
+    end(&s, t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),       cmocka_unit_test(test_choices),  cmocka_unit_test(test_prompt),
-        cmocka_unit_test(test_frequencies), cmocka_unit_test(test_refusals), cmocka_unit_test(test_evaluation),
-        cmocka_unit_test(test_classes),     cmocka_unit_test(test_files),
+        cmocka_unit_test(test_words),       cmocka_unit_test(test_choices),    cmocka_unit_test(test_prompt),
+        cmocka_unit_test(test_frequencies), cmocka_unit_test(test_refusals),   cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_classes),     cmocka_unit_test(test_files),      cmocka_unit_test(test_words_in_file),
+        cmocka_unit_test(test_wrong_names), cmocka_unit_test(test_many_words),
     };
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }
