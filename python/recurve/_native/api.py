@@ -355,6 +355,7 @@ class TrainerOptions(Struct):
         ("progress", OnProgress),
         ("log", Log),
         ("user", c_void_p),
+        ("validating", c_void_p),
     ]
 
 
