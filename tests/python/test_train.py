@@ -229,6 +229,7 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(text: Path, capsys: 
     said = capsys.readouterr()
     assert said.out == "" and "\r" not in said.err and "\033" not in said.err
     assert re.fullmatch(
+        rf"{re.escape(str(text))} is read as one text [^\n]*\n"
         r"100%  10/10  epoch [0-9.]+  loss [0-9.]+  bits/byte [0-9.]+  [0-9.]+[kM]? bytes/s  in 0:0[0-9]\n", said.err
     )
 
