@@ -78,10 +78,10 @@ def _ratio(part: int, whole: int) -> str:
 
 
 def take_evaluation(
-    result: api.Evaluation, has_classes: bool, classes: tuple[str, ...] | None, confusion: Array | None
+    result: api.Evaluation, kind: str, classes: tuple[str, ...] | None, confusion: Array | None
 ) -> Evaluation:
-    """The library's struct as an `Evaluation`."""
-    names = _OF_CLASSES if has_classes else _OF_VALUES
+    """The library's struct as an `Evaluation` of a model of this kind."""
+    names = _OF_CLASSES if kind.endswith("classes") else _OF_VALUES if kind.endswith("values") else ()
     values = {name: getattr(result, name) for name in names}
     return Evaluation(
         result.loss,

@@ -416,7 +416,7 @@ class Predictor:
         arguments = self._handle, data, ctypes.byref(options), ctypes.byref(result)
         with self._lock:
             callbacks.run(native().rcv_learner_evaluate, *arguments)
-        return take_evaluation(result, self.kind.endswith("classes"), classes, confusion), result
+        return take_evaluation(result, self.kind, classes, confusion), result
 
     def _open_data(self, data: Any, folder: str, unlabelled: bool) -> Handle:
         if _examples.is_in_memory(data):
