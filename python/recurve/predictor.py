@@ -401,7 +401,8 @@ class Predictor:
     def test_data(self, data: Handle) -> tuple[Evaluation, bytes]:
         """The same, and as a line of a log."""
         found, result = self._evaluate(data, 0, 0)
-        arguments = context(), self._handle, ctypes.byref(result), _arrays.address(found.confusion)
+        confusion = None if found.confusion is None else found.confusion.ctypes.data_as(ctypes.POINTER(ctypes.c_int64))
+        arguments = context(), self._handle, ctypes.byref(result), confusion
         return found, text_of("rcv_evaluation_print", *arguments).encode()
 
     def _evaluate(self, data: Handle, batch: int, threads: int) -> tuple[Evaluation, api.Evaluation]:

@@ -487,7 +487,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "learner_target_names": (c_char_p, _P),
     "learner_open_data": (_Status, _P, c_char_p, POINTER(DataOptions), _OBJECT),
     "learner_evaluate": (_Status, _P, _P, POINTER(EvaluationOptions), POINTER(Evaluation)),
-    "evaluation_print": (_Status, _P, _P, POINTER(Evaluation), _P, _OBJECT),
+    "evaluation_print": (_Status, _P, _P, POINTER(Evaluation), POINTER(c_int64), _OBJECT),
     "learner_generate": (_Status, _P, POINTER(Generation), Emit, _P),
     "learner_predict": (_Status, _P, POINTER(Prediction)),
     "trainer_new": (_Status, _P, _P, _P, _P, _OBJECT),
