@@ -885,6 +885,8 @@ RCV_API const char *rcv_data_target_names(const rcv_data *data);
  * too small). NULL arrays are not written. */
 RCV_API rcv_status rcv_data_read(const rcv_data *data, int64_t from, int64_t count, int64_t *lengths, float *x,
                                  int64_t *tokens, int64_t room);
+/* Tokens from..from + count - 1 of a text, in the order of the file. */
+RCV_API rcv_status rcv_data_read_tokens(const rcv_data *data, int64_t from, int64_t count, int64_t *tokens);
 /* The name of example `index` in the file, such as its sequence's id; its number from 0 where it has none. `text` has room for
  * `room` bytes, including the NUL; longer names are cut. */
 RCV_API rcv_status rcv_data_example_name(const rcv_data *data, int64_t index, char *text, size_t room);
@@ -1017,6 +1019,11 @@ RCV_API bool rcv_learner_predicts_steps(const rcv_learner *learner); /* at every
 /* Names of the columns of the data it was trained on, NAME,NAME; "" where these had none. */
 RCV_API const char *rcv_learner_feature_names(const rcv_learner *learner);
 RCV_API const char *rcv_learner_target_names(const rcv_learner *learner);
+/* The column of a table that names sequences; NULL: there is none, and they are numbered. */
+RCV_API const char *rcv_learner_sequence_name(const rcv_learner *learner);
+/* Rows of a table with the same name there are the time steps of a sequence; otherwise every row is a sequence. */
+RCV_API bool rcv_learner_groups_rows(const rcv_learner *learner);
+RCV_API int64_t rcv_learner_horizon(const rcv_learner *learner); /* time steps that it forecasts; 0: it does not */
 /* Opens data as the learner reads it: level, kind, vocabulary, classes, columns, horizon and treatment of missing values
  * are those of its training. Of `options`, which may be NULL, cache, format and unlabelled are used. */
 RCV_API rcv_status rcv_learner_open_data(const rcv_learner *learner, const char *path, const rcv_data_options *options,

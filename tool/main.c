@@ -18,6 +18,7 @@ static const verb verbs[] = {
     {"compare", "train several cells in the same way and compare them", verb_compare},
     {"report", "write an HTML page of one training log, or of several", verb_report},
     {"generate", "generate text with a trained language model", verb_generate},
+    {"predict", "predict classes, values or a text's probability", verb_predict},
     {"eval", "compute the loss of a trained model on data", verb_eval},
     {"export", "write the model of a checkpoint, with PyTorch's names", verb_export},
     {"plan", "list the plans of a network with their times and memory", verb_plan},

@@ -59,6 +59,32 @@ static bool is_json(const char *bytes, size_t length) { return begins(bytes, len
 
 static bool is_log(const char *bytes, size_t length) { return begins(bytes, length, "{\"event\":"); }
 
+/* How predictions begin that no data of a user does: an array with a header longer than NumPy's, JSON lines, and tables of classes and texts. A table of values
+ * may be anything. */
+static bool is_predictions(const char *bytes, size_t length) {
+    static const char npy[] = "\x93NUMPY\x01\0\xf6\0{'descr': '<f4', 'fortran_order': False, ";
+    static const char *const beginnings[] = {"sequence,class,probability",          "sequence,step,class,probability",
+                                             "line,tokens,log_probability,",        "tokens,log_probability,",
+                                             "line,position,token,log_probability", "position,token,log_probability"};
+    for (size_t i = 0; i < COUNT(beginnings); i++) {
+        if (begins(bytes, length, beginnings[i])) {
+            return true;
+        }
+    }
+    if (begins(bytes, length, "{\"")) {
+        static const char *const keys[] = {"\"values\":{", ",\"probability\":", "\"log_probability\":"};
+        const size_t line = strcspn(bytes, "\n");
+        for (size_t i = 0; i < COUNT(keys); i++) {
+            const char *found = strstr(bytes, keys[i]);
+            if (found != NULL && (size_t)(found - bytes) < line) {
+                return begins(bytes, length, "{\"sequence\":") || begins(bytes, length, "{\"line\":") ||
+                       begins(bytes, length, "{\"tokens\":") || begins(bytes, length, "{\"position\":");
+            }
+        }
+    }
+    return length >= sizeof npy - 1 && memcmp(bytes, npy, sizeof npy - 1) == 0;
+}
+
 static const struct {
     bool (*is_such)(const char *bytes, size_t length); /* a zero follows the bytes */
     const char *name;
@@ -67,6 +93,7 @@ static const struct {
     [OUTPUT_PAGE] = {is_page, "a page that recurve wrote"},
     [OUTPUT_JSON] = {is_json, "numbers that recurve wrote"},
     [OUTPUT_LOG] = {is_log, "a log that recurve train wrote"},
+    [OUTPUT_PREDICTIONS] = {is_predictions, "surely predictions that recurve wrote"},
 };
 
 bool output_is_free(const char *path, output_kind kind) {
@@ -83,7 +110,8 @@ bool output_is_free(const char *path, output_kind kind) {
     fclose(file);
     free(bytes);
     if (!good) {
-        say("%s exists and is not %s: remove it, or choose another path", path, kinds[kind].name);
+        say("%s exists and is not %s: remove it, or choose another path%s", path, kinds[kind].name,
+            kind == OUTPUT_PREDICTIONS ? ", or give --overwrite" : "");
     }
     return good;
 }

@@ -29,6 +29,7 @@ int verb_run(int argc, char **argv);
 int verb_train(int argc, char **argv);
 int verb_compare(int argc, char **argv);
 int verb_generate(int argc, char **argv);
+int verb_predict(int argc, char **argv);
 int verb_eval(int argc, char **argv);
 int verb_export(int argc, char **argv);
 int verb_plan(int argc, char **argv);
@@ -69,7 +70,7 @@ char *command_line(int argc, char **argv);
 /* Can a file be created or replaced at this path? Says why not. */
 bool output_is_writable(const char *path);
 /* Results may replace a file of the same kind or an empty file, and nothing else. Says why not. */
-typedef enum { OUTPUT_TENSORS, OUTPUT_PAGE, OUTPUT_JSON, OUTPUT_LOG } output_kind;
+typedef enum { OUTPUT_TENSORS, OUTPUT_PAGE, OUTPUT_JSON, OUTPUT_LOG, OUTPUT_PREDICTIONS } output_kind;
 bool output_is_free(const char *path, output_kind kind);
 /* A model may be replaced if `overwrite`. Says why not. */
 bool model_is_free(const char *path, bool overwrite);

@@ -158,8 +158,7 @@ static int finish_lead(run *run, rcv_status status) {
         return stop_status();
     }
     rcv_status ended = rcv_trainer_best_model(run->trainer, run->output, &best);
-    const bool is_tested = run->files.paths[PART_TEST] != NULL || run->files.data[PART_TEST] != NULL;
-    if (ended == RCV_OK && status == RCV_OK && is_tested) {
+    if (ended == RCV_OK && status == RCV_OK && data_files_has_test(&run->files)) {
         ended = test(run, best);
         progress_clear(&run->progress);
     }

@@ -1,8 +1,9 @@
 /* Predictions for sequences without targets.
  *
  * Sequences are processed in groups of at most MOST_ROWS rows. A network in one direction reads a group window by window with its states carried, so
- * that memory does not grow with the length; a bidirectional one reads whole sequences. Shapes of windows are rounded up to powers of two:
- * a window, with its plan and its run, is made once for a shape and kept in the learner. */
+ * that memory does not grow with the length; a bidirectional one reads whole sequences. A window, with its plan and its run, is made once for
+ * a shape and kept in the learner. So that there are few shapes, rows are rounded up to powers of two, and steps to SHAPES_A_DOUBLING shapes
+ * from each power of two to the next; for a few sequences, steps to powers of two. */
 #include "train/inference/output.h"
 #include "train/step/work.h"
 
@@ -10,11 +11,13 @@
 #include <string.h>
 
 enum {
-    MOST_ROWS = 64,        /* sequences of a group */
-    MOST_STEPS = 128,      /* of a window whose states are carried */
-    MOST_CELLS = 1 << 13,  /* rows times steps of a window of whole sequences, unless one sequence has more */
-    MOST_LOGITS = 1 << 22, /* elements of logits in memory at once, unless one step has more */
-    MOST_WINDOWS = 64      /* kept */
+    MOST_ROWS = 256,        /* sequences of a group */
+    MANY_ROWS = 64,         /* so many sequences are worth a window without padded steps */
+    MOST_STEPS = 128,       /* of a window whose states are carried */
+    MOST_CELLS = 1 << 15,   /* rows times steps of a window of whole sequences, unless one sequence has more */
+    MOST_LOGITS = 1 << 22,  /* elements of logits in memory at once, unless one step has more */
+    SHAPES_A_DOUBLING = 16, /* padding is less than a 16th */
+    MOST_WINDOWS = 128      /* kept */
 };
 
 typedef struct {
@@ -41,7 +44,7 @@ typedef struct {
     size_t window;
     int64_t steps, batch; /* of the window */
     int64_t first, count; /* sequences of the group */
-    int64_t longest;
+    int64_t shortest, longest;
     int64_t time; /* first step of the window */
     bool fresh;   /* no window was read before it in this call */
 } group;
@@ -119,6 +122,13 @@ static int64_t round_up(int64_t count, int64_t most) {
     return power;
 }
 
+/* Steps of a window for `steps` steps of many sequences: at most `most`, with little padding. */
+static int64_t fit_steps(int64_t steps, int64_t most) {
+    int64_t windows = (steps + most - 1) / most, each = (steps + windows - 1) / windows;
+    int64_t grain = round_up(each, most) / 2 / SHAPES_A_DOUBLING;
+    return grain > 1 ? (each + grain - 1) / grain * grain : each;
+}
+
 /* The window in which these sequences are read. */
 static rcv_status choose_window(const rcv_learner *l, const rcv_prediction *d, int64_t *steps, int64_t *batch) {
     bool whole = is_bidirectional(l);
@@ -126,7 +136,8 @@ static rcv_status choose_window(const rcv_learner *l, const rcv_prediction *d, i
         return rcvi_fail(RCV_INVALID,
                          "a bidirectional network reads whole sequences, and %lld steps are more than the %d allowed",
                          (long long)d->steps, INT32_MAX / MOST_ROWS);
-    *steps = round_up(d->steps, whole ? INT32_MAX : MOST_STEPS);
+    int64_t most = whole ? INT32_MAX : MOST_STEPS;
+    *steps = d->batch < MANY_ROWS ? round_up(d->steps, most) : fit_steps(d->steps, most);
     *batch = round_up(d->batch, MOST_ROWS);
     while (whole && *batch > 1 && *steps * *batch > MOST_CELLS) *batch /= 2;
     return RCV_OK;
@@ -138,29 +149,36 @@ static int64_t length_of(const rcv_prediction *d, int64_t sequence) {
     return d->lengths ? d->lengths[sequence] : d->steps;
 }
 
-/* A time step of sequence `b` of the group. */
+/* Features of a time step of sequence `b` of the group. */
 static void put_numbers(predictor *p, int64_t b, const float *from, float *to) {
     const int64_t features = p->learner->shape.features;
     memcpy(to, from, (size_t)features * sizeof *to);
     rcvi_scaling_apply(p->learner->scaling, to, 1, p->before + b * features);
 }
 
-/* Zeros where there is no sequence, or where it has ended. */
-static void put_inputs(predictor *p, const group *g) {
+/* The inputs of a time step, of all sequences; zeros where there is no sequence, or where it has ended. */
+static void put_step(predictor *p, const group *g, int64_t t) {
     const rcv_prediction *d = g->data;
-    size_t features = (size_t)p->learner->shape.features;
-    memset(p->ids, 0, (size_t)(g->steps * g->batch) * sizeof *p->ids);
-    if (p->x) memset(p->x, 0, (size_t)(g->steps * g->batch) * features * sizeof *p->x);
-    for (int64_t b = 0; b < g->count; b++) {
-        int64_t left = length_of(d, g->first + b) - g->time;
-        for (int64_t t = 0; t < g->steps && t < left; t++) {
-            int64_t from = (g->time + t) * d->batch + g->first + b, to = t * g->batch + b;
-            if (p->x)
-                put_numbers(p, b, d->x + (size_t)from * features, p->x + (size_t)to * features);
-            else
-                p->ids[to] = (int32_t)d->tokens[from];
-        }
+    int64_t time = g->time + t, features = p->learner->shape.features;
+    int64_t from = time * d->batch + g->first, to = t * g->batch;
+    if (p->x && time < g->shortest && !p->learner->scaling) {
+        memcpy(p->x + to * features, d->x + from * features, (size_t)(g->count * features) * sizeof *p->x);
+        return;
     }
+    for (int64_t b = 0; b < g->count; b++) {
+        if (time >= length_of(d, g->first + b)) continue;
+        if (p->x)
+            put_numbers(p, b, d->x + (from + b) * features, p->x + (to + b) * features);
+        else
+            p->ids[to + b] = (int32_t)d->tokens[from + b];
+    }
+}
+
+static void put_inputs(predictor *p, const group *g) {
+    size_t rows = (size_t)(g->steps * g->batch);
+    memset(p->ids, 0, rows * sizeof *p->ids);
+    if (p->x) memset(p->x, 0, rows * (size_t)p->learner->shape.features * sizeof *p->x);
+    for (int64_t t = 0; t < g->steps && g->time + t < g->longest; t++) put_step(p, g, t);
 }
 
 static rcv_status read_window(predictor *p, const group *g) {
@@ -234,10 +252,12 @@ static rcv_status write_last(predictor *p, const group *g) {
 static rcv_status predict_group(predictor *p, group *g) {
     const rcv_prediction *d = g->data;
     g->longest = 0;
+    g->shortest = d->steps;
     for (int64_t i = 0; i < g->batch * p->learner->shape.features; i++) p->before[i] = NAN;
     for (int64_t b = 0; b < g->batch; b++) {
         p->lengths[b] = b < g->count ? length_of(d, g->first + b) : 1;
         if (b < g->count && p->lengths[b] > g->longest) g->longest = p->lengths[b];
+        if (b < g->count && p->lengths[b] < g->shortest) g->shortest = p->lengths[b];
     }
     for (g->time = 0; g->time < g->longest; g->time += g->steps) {
         RCVI_TRY(read_window(p, g));
