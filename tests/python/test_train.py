@@ -156,7 +156,9 @@ def test_values_in_memory() -> None:
 
 
 def test_texts_in_memory() -> None:
-    result = recurve.train((["good film", "bad film"] * 20, [1, 0] * 20), epochs=15, **TINY)
+    texts = ["good film", "bad film"] * 20, [1, 0] * 20
+    result = recurve.train(texts, valid=texts, epochs=15, **TINY)
+    assert result.metrics["accuracy"] == 1
     assert result.model.classify(["good film", "bad film"]) == ["1", "0"]
     assert result.model.classify("good film") == ["1"]
 
