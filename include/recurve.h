@@ -1031,8 +1031,8 @@ RCV_API rcv_status rcv_learner_open_data(const rcv_learner *learner, const char 
 
 typedef struct {
     size_t size;
-    int64_t batch;   /* columns of a text, or sequences, processed at once; 0: 1, so that every token has the whole text
-                        before it as context */
+    int64_t batch;   /* columns of a text, or sequences, processed at once; 0: of a text 1, so that every token has the
+                        whole text before it as context, and sequences in batches of similar lengths */
     int64_t threads; /* 0: the context's number */
     bool (*go_on)(void *user); /* NULL, or called after every batch; false stops */
     void *user;                /* of go_on; may be NULL */
@@ -1047,7 +1047,8 @@ typedef struct {
     int64_t counted; /* tokens, examples or time steps in the mean */
     double accuracy; /* classes: the correct part, 0 to 1; 0 of other kinds */
     double precision, recall, f1; /* classes: means over the classes that occur */
-    double auc; /* classes: area under the ROC curve; of more than two the mean of one class against the others */
+    double auc; /* classes: area under the ROC curve; of more than two the mean of one class against the others; of
+                   millions of examples that of a random sample */
     double mae, rmse; /* values: in the data's units, over all outputs */
     double r2;        /* values: the explained part of the variance, mean over outputs */
     double naive_mae, naive_rmse; /* forecasts: the same of the last known value, as the naive forecast has it */
@@ -1056,6 +1057,12 @@ typedef struct {
 /* `options` may be NULL: defaults. RCV_STOPPED if the callback stopped it. */
 RCV_API rcv_status rcv_learner_evaluate(rcv_learner *learner, const rcv_data *data,
                                         const rcv_evaluation_options *options, rcv_evaluation *result);
+
+/* An evaluation as a line of a run's log, one JSON object: {"event":"test","loss":...,"counted":...,"metrics":{...},
+ * "classes":[...],"confusion":[[...]]}. `confusion`: that of the options, or NULL; of more than 50 classes names and
+ * confusion are left out. Free with rcv_text_free. */
+RCV_API rcv_status rcv_evaluation_print(rcv_context *context, const rcv_learner *learner,
+                                        const rcv_evaluation *evaluation, const int64_t *confusion, char **json);
 
 typedef struct {
     size_t size;

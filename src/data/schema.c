@@ -100,7 +100,7 @@ static json_t *names_to_json(char *const *names, size_t count) {
 
 rcv_status rcvi_schema_print(const rcvi_schema *s, char **json) {
     json_t *object =
-        json_pack("{s:o, s:o, s:s?, s:s?, s:b, s:b, s:I, s:I, s:I, s:I, s:s}", "features",
+        json_pack("{s:o, s:o, s:s*, s:s*, s:b, s:b, s:I, s:I, s:I, s:I, s:s}", "features",
                   names_to_json(s->features, s->feature_count), "targets", names_to_json(s->targets, s->target_count),
                   "sequence", s->sequence, "time", s->time, "text", (int)s->is_text, "wide", (int)s->is_wide, "inputs",
                   (json_int_t)s->inputs, "outputs", (json_int_t)s->outputs, "horizon", (json_int_t)s->horizon, "piece",
@@ -126,7 +126,7 @@ static rcv_status from_json(const json_t *object, rcvi_schema *s, bool *good) {
     int is_text = 0, is_wide = 0, how = 0;
     json_int_t inputs = 0, outputs = 0, horizon = 0, piece = 0;
     *good = object &&
-            !json_unpack((json_t *)(uintptr_t)object, "{s:o, s:o, s:s?, s:s?, s:b, s:b, s:I, s:I, s:I, s:I, s:s !}",
+            !json_unpack((json_t *)(uintptr_t)object, "{s:o, s:o, s?:s, s?:s, s:b, s:b, s:I, s:I, s:I, s:I, s:s !}",
                          "features", &features, "targets", &targets, "sequence", &sequence, "time", &time, "text",
                          &is_text, "wide", &is_wide, "inputs", &inputs, "outputs", &outputs, "horizon", &horizon,
                          "piece", &piece, "missing", &missing);

@@ -49,7 +49,7 @@ typedef struct {
 
 /* The results of an update, in the device's memory. Where the norm is not finite, parameters and moments stay unchanged. */
 typedef struct {
-    double loss; /* the sum over rows, without weight and scale */
+    double loss; /* the sum over rows, times the weights of their classes, without the control's weight and scale */
     double norm; /* of the gradient, after `scale` was divided out and elements were clipped, before the norm was */
 } rcvi_outcome;
 
@@ -85,12 +85,13 @@ typedef struct {
     const int32_t *targets;    /* [rows], softmax: the class, or -1: the row does not count. NULL: squared error */
     /* [rows, classes], squared error: the loss is the sum of (out - value)^2 / classes. A row whose first value is NaN does not count. */
     const void *values;
-    void *dy;              /* [rows, features]; NULL: the loss alone */
-    void *dweight, *dbias; /* gradients of weight and bias; NULL: not requested */
-    bool accumulate;       /* add to dweight and dbias instead of overwriting them; dy is always overwritten */
-    bool adds_loss;        /* add to outcome->loss instead of overwriting it */
-    bool rounded;          /* `prepare_head` was called for it */
-    bool later;            /* dweight and dbias are left to `head_gradients` */
+    const void *class_weights; /* [classes], softmax: positive factors of a row's loss, by its class; NULL: 1 */
+    void *dy;                  /* [rows, features]; NULL: the loss alone */
+    void *dweight, *dbias;     /* gradients of weight and bias; NULL: not requested */
+    bool accumulate;           /* add to dweight and dbias instead of overwriting them; dy is always overwritten */
+    bool adds_loss;            /* add to outcome->loss instead of overwriting it */
+    bool rounded;              /* `prepare_head` was called for it */
+    bool later;                /* dweight and dbias are left to `head_gradients` */
 } rcvi_head;
 
 /* A contiguous range of parameters, [count], with its gradient and moments. Arrays that a kind of update does not use are NULL. */

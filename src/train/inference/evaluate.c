@@ -1,101 +1,130 @@
-/* The loss of data that is read once: see evaluate.h. */
+/* The loss and the metrics of data that is read once: see evaluate.h. */
 #include "train/inference/evaluate.h"
 
-/* Called after every batch; NULL: nothing is. */
-typedef rcv_status batch_callback(void *user, rcvi_work *work, size_t window, const rcvi_batch *batch);
+#include "train/inference/score.h"
+#include "train/learner/class_weights.h"
 
-static rcv_status run_batches(rcvi_work *w, rcvi_batcher *batcher, const size_t *windows, batch_callback *after,
-                              void *user, double *loss, int64_t *counted) {
-    int64_t batches = rcvi_batcher_count(batcher), count = 0;
-    RCVI_TRY(rcvi_batcher_seek(batcher, (rcvi_position){0, 0}));
-    for (int64_t i = 0; i < batches; i++) {
-        rcvi_batch batch;
-        RCVI_TRY(rcvi_batcher_next(batcher, &batch));
-        if (w->evaluating) w->evaluating(w->evaluating_user, (double)i / (double)batches);
-        if (w->options.topology) rcvi_comm_report_progress(w->options.topology->world);
-        RCVI_TRY(rcvi_work_evaluate(w, windows[batch.bucket], &batch, i == 0));
-        count += batch.counted;
-        if (after) RCVI_TRY(after(user, w, windows[batch.bucket], &batch));
-    }
+#include <math.h>
+
+typedef struct {
+    rcvi_work *work;
+    rcvi_batcher *batcher;
+    const size_t *windows; /* of the batcher's buckets */
+    int64_t *confusion;    /* NULL: it is not wanted */
+    bool (*go_on)(void *user);
+    void *user;
+} evaluation;
+
+static rcv_status run_batch(const evaluation *e, int64_t index, rcvi_scorer *scorer, double *weight, int64_t *counted) {
+    rcvi_work *w = e->work;
+    rcvi_batch batch;
+    RCVI_TRY(rcvi_batcher_next(e->batcher, &batch));
+    if (w->evaluating) w->evaluating(w->evaluating_user, (double)index / (double)rcvi_batcher_count(e->batcher));
+    if (w->options.topology) rcvi_comm_report_progress(w->options.topology->world);
+    RCVI_TRY(rcvi_work_evaluate(w, e->windows[batch.bucket], &batch, index == 0));
+    *counted += batch.counted;
+    *weight += rcvi_batch_weight(w->learner, &batch);
+    if (rcvi_has_metrics(w->learner)) RCVI_TRY(rcvi_scorer_add(scorer, e->windows[batch.bucket], &batch));
+    return e->go_on && !e->go_on(e->user) ? rcvi_fail(RCV_STOPPED, "evaluation was stopped") : RCV_OK;
+}
+
+static rcv_status run_batches(const evaluation *e, rcvi_scorer *scorer, rcv_evaluation *result) {
+    rcvi_work *w = e->work;
+    double weight = 0;
+    RCVI_TRY(rcvi_batcher_seek(e->batcher, (rcvi_position){0, 0}));
+    result->counted = 0;
+    for (int64_t i = 0; i < rcvi_batcher_count(e->batcher); i++)
+        RCVI_TRY(run_batch(e, i, scorer, &weight, &result->counted));
     rcvi_outcome outcome = {0};
     RCVI_TRY(w->ops->fetch(w->learn, &outcome, w->outcome, sizeof outcome));
     if (w->options.topology)
         RCVI_TRY(rcvi_comm_all_reduce(w->options.topology->world, RCVI_ALL_REDUCE_SUM, &outcome.loss, 1));
-    *counted = count;
-    *loss = count > 0 ? outcome.loss / (double)count : 0;
-    return RCV_OK;
+    result->loss = weight > 0 ? outcome.loss / weight : 0;
+    rcvi_metrics_clear(result);
+    return rcvi_has_metrics(w->learner) ? rcvi_scorer_finish(scorer, result) : RCV_OK;
 }
 
-rcv_status rcvi_evaluate(rcvi_work *work, rcvi_batcher *batcher, const size_t *windows, size_t count, double *loss,
-                         int64_t *counted) {
+static rcv_status evaluate(const evaluation *e, rcv_evaluation *result) {
+    rcvi_scorer scorer = {0};
+    if (rcvi_has_metrics(e->work->learner)) RCVI_TRY(rcvi_scorer_init(&scorer, e->work, e->confusion));
+    rcv_status status = run_batches(e, &scorer, result);
+    rcvi_scorer_free(&scorer);
+    return status;
+}
+
+rcv_status rcvi_evaluate(rcvi_work *work, rcvi_batcher *batcher, const size_t *windows, size_t count,
+                         rcv_evaluation *result) {
+    const evaluation e = {.work = work, .batcher = batcher, .windows = windows};
     rcv_status status = RCV_OK;
     for (size_t i = 0; i < count && !status; i++) status = rcvi_work_open(work, windows[i]);
-    if (!status) status = run_batches(work, batcher, windows, NULL, NULL, loss, counted);
+    if (!status) status = evaluate(&e, result);
     for (size_t i = 0; i < count; i++) rcvi_work_close(work, windows[i]);
     return status;
 }
 
 /* ---- rcv_learner_evaluate ---- */
 
-enum { WINDOW = 128 };
+/* Sequences are read in batches of similar lengths, of at most so many cells, with padding, where the caller gives no batch. */
+enum { WINDOW = 128, MOST_BUCKETS = 8, BUCKET_SEQUENCES = 64, MOST_CELLS = 1 << 13, MOST_ROWS = 256 };
 
-typedef struct {
-    const rcv_evaluation_options *options;
-    void *device_logits, *logits; /* of a batch, [batch, classes]; in the device's memory, in the host's */
-    int64_t right;
-} evaluation;
-
-static double logit(const rcv_learner *l, const void *logits, int64_t at) {
-    return l->real == RCV_FLOAT64 ? ((const double *)logits)[at] : (double)((const float *)logits)[at];
+static rcv_status make_batcher(const rcv_learner *l, const rcv_data *data, const rcv_evaluation_options *o,
+                               rcvi_batcher **batcher) {
+    const bool columns = l->shape.kind == RCV_DATA_STREAM;
+    int64_t bounds[MOST_BUCKETS];
+    rcvi_batcher_options options = {.how = columns ? RCVI_ALL : RCVI_SEQUENCES,
+                                    .batch = o->batch  ? o->batch
+                                             : columns ? 1
+                                                       : MOST_ROWS,
+                                    .steps = WINDOW,
+                                    .tokens = columns || o->batch ? 0 : MOST_CELLS,
+                                    .bounds = bounds,
+                                    .scaling = l->scaling};
+    if (columns) return rcvi_batcher_new(data, &options, batcher);
+    rcvi_bucket_options wanted = {.most = 1 + (size_t)(rcv_data_sequences(data) / BUCKET_SEQUENCES),
+                                  .batch = options.batch,
+                                  .tokens = options.tokens};
+    if (wanted.most > MOST_BUCKETS) wanted.most = MOST_BUCKETS;
+    rcvi_histogram histogram;
+    RCVI_TRY(rcvi_histogram_new(data, &histogram));
+    rcv_status status = rcvi_buckets_greedy(l->context, &histogram, &wanted, bounds, &options.bound_count);
+    rcvi_histogram_free(l->context, &histogram);
+    return status ? status : rcvi_batcher_new(data, &options, batcher);
 }
 
-static rcv_status count_right(evaluation *e, rcvi_work *w, size_t window, const rcvi_batch *batch) {
-    const rcv_learner *l = w->learner;
-    int64_t classes = l->shape.outputs;
-    const rcvi_head head = {.rows = batch->batch,
-                            .y = w->windows[window].head_features,
-                            .weight = rcvi_local_element_at(l, w->parameters, l->weight_offset),
-                            .bias = rcvi_local_element_at(l, w->parameters, l->bias_offset)};
-    RCVI_TRY(w->ops->logits(w->learn, &head, e->device_logits));
-    RCVI_TRY(
-        w->ops->fetch(w->learn, e->logits, e->device_logits, (size_t)(batch->batch * classes) * rcvi_real_bytes(l)));
-    for (int64_t b = 0; b < batch->batch; b++) {
-        int64_t best = 0;
-        for (int64_t c = 1; c < classes; c++)
-            if (logit(l, e->logits, b * classes + c) > logit(l, e->logits, b * classes + best)) best = c;
-        e->right += best == batch->targets[b];
+/* Windows of all buckets, the longest first, whose memory the others use; they also use its plan, where they can. windows: [MOST_BUCKETS] */
+static rcv_status add_windows(rcvi_work *w, const rcvi_batcher *batcher, size_t count, size_t *windows) {
+    const bool columns = w->learner->shape.kind == RCV_DATA_STREAM;
+    rcvi_window_options o = {.lengths = !columns, .carries = columns};
+    for (size_t i = count; i > 0; i--) {
+        rcvi_batcher_shape(batcher, i - 1, &o.steps, &o.batch, NULL);
+        rcv_status status = rcvi_work_add_window(w, &o, &windows[i - 1]);
+        if (status == RCV_UNSUPPORTED && o.schedule) {
+            o.schedule = NULL;
+            status = rcvi_work_add_window(w, &o, &windows[i - 1]);
+        }
+        RCVI_TRY(status);
+        o.schedule = rcv_plan_string(w->windows[windows[i - 1]].plan);
     }
     return RCV_OK;
 }
 
-static rcv_status after_batch(void *user, rcvi_work *w, size_t window, const rcvi_batch *batch) {
-    evaluation *e = user;
-    if (e->options->go_on && !e->options->go_on(e->options->user))
-        return rcvi_fail(RCV_STOPPED, "evaluation was stopped");
-    return e->device_logits ? count_right(e, w, window, batch) : RCV_OK;
-}
-
-static rcv_status evaluate(rcv_learner *l, const rcv_evaluation_options *o, rcvi_batcher *batcher,
-                           rcv_evaluation *result) {
-    bool columns = l->shape.kind == RCV_DATA_STREAM;
-    int64_t steps = 0, batch = 0, batches;
-    rcvi_batcher_shape(batcher, 0, &steps, &batch, &batches);
-    const rcvi_work_options options = {.threads = o->threads, .effort = RCV_ESTIMATE, .rows = steps * batch};
-    const rcvi_window_options window = {.steps = steps, .batch = batch, .lengths = !columns, .carries = columns};
-    evaluation e = {.options = o};
-    size_t only = 0;
+static rcv_status evaluate_all(rcv_learner *l, const rcv_evaluation_options *o, rcvi_batcher *batcher,
+                               rcv_evaluation *result) {
+    size_t windows[MOST_BUCKETS], count = 0;
+    int64_t steps, batch;
+    rcvi_work_options options = {.threads = o->threads, .effort = RCV_ESTIMATE};
+    for (; rcvi_batcher_shape(batcher, count, &steps, &batch, NULL); count++)
+        options.rows = steps * batch > options.rows ? steps * batch : options.rows;
     rcvi_work *work = NULL;
     rcv_status status = rcvi_work_new(l, &options, &work);
-    if (!status) status = rcvi_work_add_window(work, &window, &only);
-    if (!status && l->shape.kind == RCV_DATA_CLASSES) {
-        status = rcvi_device_new(l, batch * l->shape.outputs, rcvi_real_bytes(l), &e.device_logits);
-        e.logits = rcvi_new(l->context, (size_t)(batch * l->shape.outputs), rcvi_real_bytes(l));
-        if (!e.logits) status = RCV_NO_MEMORY;
-    }
-    if (!status) status = run_batches(work, batcher, &only, after_batch, &e, &result->loss, &result->counted);
-    if (!status && result->counted > 0) result->accuracy = (double)e.right / (double)result->counted;
-    rcvi_device_free(l, e.device_logits);
-    rcvi_free(l->context, e.logits);
+    if (!status) status = add_windows(work, batcher, count, windows);
+    const evaluation e = {.work = work,
+                          .batcher = batcher,
+                          .windows = windows,
+                          .confusion = o->confusion,
+                          .go_on = o->go_on,
+                          .user = o->user};
+    if (!status) status = evaluate(&e, result);
     rcvi_work_free(work);
     return status;
 }
@@ -108,19 +137,16 @@ rcv_status rcv_learner_evaluate(rcv_learner *l, const rcv_data *data, const rcv_
     RCVI_READ(rcv_evaluation_options, options, "options");
     RCVI_TRY(rcvi_struct_check(__func__, "result", "rcv_evaluation", result));
     rcv_evaluation found = RCV_INIT(rcv_evaluation);
+    rcvi_metrics_clear(&found);
     rcvi_struct_write(result, &found, sizeof found);
     RCVI_TRY(rcvi_learner_is_whole(l));
     RCVI_TRY(rcvi_learner_fits(l, data));
-    int64_t longest = rcv_data_longest(data);
-    const rcvi_batcher_options batching = {.how = l->shape.kind == RCV_DATA_STREAM ? RCVI_ALL : RCVI_SEQUENCES,
-                                           .batch = options->batch ? options->batch : 1,
-                                           .steps = WINDOW,
-                                           .bounds = &longest,
-                                           .bound_count = 1,
-                                           .scaling = l->scaling};
+    if (options->confusion && !rcvi_kind_has_classes(l->shape.kind))
+        return rcvi_fail(RCV_INVALID, "a model of the kind %s has no classes to confuse: leave options->confusion NULL",
+                         rcvi_kind_name(l->shape.kind));
     rcvi_batcher *batcher = NULL;
-    RCVI_TRY(rcvi_batcher_new(data, &batching, &batcher));
-    rcv_status status = evaluate(l, options, batcher, &found);
+    RCVI_TRY(make_batcher(l, data, options, &batcher));
+    rcv_status status = evaluate_all(l, options, batcher, &found);
     rcvi_batcher_free(batcher);
     if (!status) rcvi_struct_write(result, &found, sizeof found);
     return status;

@@ -6,6 +6,7 @@
 
 #include "data/data.h"
 #include "data/scaling.h"
+#include "data/schema.h"
 #include "device/device.h"
 #include "device/learn.h"
 
@@ -46,9 +47,11 @@ struct rcv_learner {
     int64_t first_element, end_element;
     /* The device's: embedding [tokens, embedding], the network's, weight [outputs, width], bias [outputs]. */
     void *parameters;
-    rcvi_scaling *scaling; /* of features and values; NULL: they are read as the data has them */
-    float *class_weights;  /* [outputs] weights of classes in the loss, on the host; NULL: all are 1 */
-    void *device_weights;  /* the same in the device's memory, as reals */
+    rcvi_schema *schema;                /* how its data is read; NULL: a text, or a file that does not say */
+    char *feature_names, *target_names; /* NAME,NAME of the schema; NULL: it has none */
+    rcvi_scaling *scaling;              /* of features and values; NULL: they are read as the data has them */
+    float *class_weights;               /* [outputs] weights of classes in the loss, on the host; NULL: all are 1 */
+    void *device_weights;               /* the same in the device's memory, as reals */
     /* Plans and memory that rcv_learner_predict keeps for its next call (inference/predict.c); NULL before the first. */
     void *predictor;
     void (*free_predictor)(void *predictor);

@@ -21,6 +21,82 @@ static void drop_scaling(rcv_learner *l) {
     l->scaling = NULL;
 }
 
+/* ---- columns ---- */
+
+static void drop_schema(rcv_learner *l) {
+    if (l->schema) rcvi_schema_free(l->schema);
+    rcvi_free(l->context, l->schema);
+    rcvi_free(l->context, l->feature_names);
+    rcvi_free(l->context, l->target_names);
+    l->schema = NULL;
+    l->feature_names = l->target_names = NULL;
+}
+
+/* Moves the schema into the learner; it is freed where that fails. */
+static rcv_status set_schema(rcv_learner *l, rcvi_schema *schema) {
+    drop_schema(l);
+    l->schema = rcvi_new(l->context, 1, sizeof *l->schema);
+    if (!l->schema) {
+        rcvi_schema_free(schema);
+        return RCV_NO_MEMORY;
+    }
+    *l->schema = *schema;
+    if (!l->schema->is_wide) RCVI_TRY(rcvi_schema_names(l->schema, false, &l->feature_names));
+    return rcvi_schema_names(l->schema, true, &l->target_names);
+}
+
+static rcv_status copy_schema(rcv_learner *l, const rcv_data *data) {
+    rcvi_schema copy;
+    if (rcvi_kind_is_text(l->shape.kind)) return RCV_OK;
+    RCVI_TRY(rcvi_schema_copy(rcvi_data_schema(data), &copy));
+    return set_schema(l, &copy);
+}
+
+const char *rcv_learner_feature_names(const rcv_learner *learner) {
+    return learner->feature_names ? learner->feature_names : "";
+}
+
+const char *rcv_learner_target_names(const rcv_learner *learner) {
+    return learner->target_names ? learner->target_names : "";
+}
+
+const char *rcv_learner_sequence_name(const rcv_learner *l) { return l->schema ? l->schema->sequence : NULL; }
+
+bool rcv_learner_groups_rows(const rcv_learner *l) { return l->schema && l->schema->sequence && !l->schema->is_wide; }
+
+int64_t rcv_learner_horizon(const rcv_learner *l) { return l->schema ? l->schema->horizon : 0; }
+
+/* Data without targets need not have as many outputs. */
+static rcv_status check_opened(const rcv_learner *l, const rcv_data *data, const char *path, bool unlabelled) {
+    if (!unlabelled) return rcvi_learner_fits(l, data);
+    if (rcv_data_features(data) == l->shape.features) return RCV_OK;
+    return rcvi_fail(RCV_FORMAT, "%s has %lld features a time step, the model reads %lld", path,
+                     (long long)rcv_data_features(data), (long long)l->shape.features);
+}
+
+rcv_status rcv_learner_open_data(const rcv_learner *l, const char *path, const rcv_data_options *options,
+                                 rcv_data **data) {
+    if (data) *data = NULL;
+    RCVI_NEED(l, "learner");
+    RCVI_NEED(path, "path");
+    RCVI_NEED(data, "data");
+    RCVI_READ(rcv_data_options, options, "options");
+    const rcv_data_options own =
+        RCV_INIT(rcv_data_options, .level = l->vocabulary ? rcv_vocabulary_level(l->vocabulary) : RCV_LEVEL_WORD,
+                 .kind = l->shape.kind, .vocabulary = l->vocabulary, .classes = (const char *const *)l->class_names,
+                 .class_count = l->class_names ? (size_t)l->shape.outputs : 0, .cache = options->cache,
+                 .format = options->format, .unlabelled = options->unlabelled,
+                 .missing = l->schema ? l->schema->missing : RCV_MISSING_ERROR);
+    RCVI_TRY(rcvi_data_open_with(l->context, path, &own, l->schema, data));
+    rcv_status status = check_opened(l, *data, path, options->unlabelled);
+    if (!status) return RCV_OK;
+    rcv_data_free(*data);
+    *data = NULL;
+    return status;
+}
+
+/* ---- scaling ---- */
+
 static rcv_status measure_scaling(rcv_learner *l, const rcv_settings *s, const rcv_data *data) {
     const bool normalises = rcvi_settings_flag(s, "normalise"), numbers = l->shape.features > 0;
     rcv_missing missing = rcvi_data_missing(data);
@@ -41,11 +117,13 @@ static rcv_status measure_scaling(rcv_learner *l, const rcv_settings *s, const r
 
 rcv_status rcvi_learner_measure(rcv_learner *l, const rcv_settings *settings, const rcv_data *data) {
     rcvi_learner_data_free(l);
+    RCVI_TRY(copy_schema(l, data));
     RCVI_TRY(measure_scaling(l, settings, data));
     return rcvi_class_weights_measure(l, rcvi_settings_text(settings, "class-weights"), data);
 }
 
 void rcvi_learner_data_free(rcv_learner *l) {
+    drop_schema(l);
     drop_scaling(l);
     rcvi_class_weights_drop(l);
 }
@@ -73,11 +151,13 @@ static void add_scaling(rcvi_text *text, const rcvi_scaling *s) {
 }
 
 rcv_status rcvi_learner_data_to_tensors(const rcv_learner *l, rcv_tensors *tensors) {
-    if (!l->scaling && !l->class_weights) return RCV_OK;
+    if (!l->schema && !l->scaling && !l->class_weights) return RCV_OK;
     rcvi_text text;
-    char *json = NULL;
+    char *json = NULL, *schema = NULL;
+    if (l->schema) RCVI_TRY(rcvi_schema_print(l->schema, &schema));
     rcvi_text_init(&text, l->context);
-    rcvi_text_add(&text, "{\"schema\": null");
+    rcvi_text_add(&text, "{\"schema\": %s", schema ? schema : "null");
+    rcvi_free(l->context, schema);
     if (l->scaling) rcvi_text_add(&text, ", ");
     if (l->scaling) add_scaling(&text, l->scaling);
     if (l->class_weights) add_floats(&text, "class_weights", l->class_weights, l->shape.outputs);
@@ -145,6 +225,22 @@ static rcv_status make_scaling(const rcv_learner *l, const json_t *root, const c
     return status;
 }
 
+static rcv_status read_schema(rcv_learner *l, const json_t *root, const char *file) {
+    const json_t *object = json_object_get(root, "schema");
+    rcvi_schema schema;
+    char *text = NULL;
+    if (!object || json_is_null(object)) return RCV_OK;
+    RCVI_TRY(rcvi_json_print(l->context, object, JSON_COMPACT | JSON_ENCODE_ANY, &text));
+    rcv_status status = rcvi_schema_parse(l->context, text, file, &schema);
+    rcvi_free(l->context, text);
+    RCVI_TRY(status);
+    if (rcvi_kind_is_text(l->shape.kind) || schema.inputs != l->shape.features || schema.outputs != value_count(l)) {
+        rcvi_schema_free(&schema);
+        return not_data(file, "schema");
+    }
+    return set_schema(l, &schema);
+}
+
 static rcv_status read_weights(rcv_learner *l, const json_t *root, const char *file) {
     if (!json_object_get(root, "class_weights")) return RCV_OK;
     if (!rcvi_kind_has_classes(l->shape.kind)) return not_data(file, "list of class weights");
@@ -181,7 +277,8 @@ rcv_status rcvi_learner_read_scaling(const rcv_learner *l, const rcv_tensors *te
 rcv_status rcvi_learner_data_from_tensors(rcv_learner *l, const rcv_tensors *tensors, const char *file) {
     json_t *root;
     RCVI_TRY(read_root(tensors, file, &root));
-    rcv_status status = make_scaling(l, root, file, &l->scaling);
+    rcv_status status = read_schema(l, root, file);
+    if (!status) status = make_scaling(l, root, file, &l->scaling);
     if (!status) status = read_weights(l, root, file);
     json_decref(root);
     return status;

@@ -7,6 +7,7 @@
  *
  * What is enqueued for a batch is in step/work.c. Losses stay in the device's memory until they are fetched (outcomes.h), so that the
  * host does not wait for the device after every update. */
+#include "train/learner/class_weights.h"
 #include "train/run/files/checkpoint.h"
 #include "train/run/rate.h"
 #include "train/run/report/report.h"
@@ -47,7 +48,7 @@ static rcvi_control control_of(const rcv_trainer *t, const rcvi_batch *batch, do
     const rcvi_run_state *s = &t->state;
     const rcv_learner *l = t->learner;
     bool by_sequence = o->by_sequence && rcvi_predicts_steps(l);
-    double rows = (double)(by_sequence ? count_sequences(batch, l->shape.outputs) : batch->counted),
+    double rows = by_sequence ? (double)count_sequences(batch, l->shape.outputs) : rcvi_batch_weight(l, batch),
            updates = (double)s->step + 1;
     return (rcvi_control){.seed = seed_of(t, s->position),
                           .scale = s->loss_scale,
@@ -85,9 +86,9 @@ static bool outcomes_are_due(const rcv_trainer *t) {
                  : rcvi_control_flag_is_set(&t->flags, RCVI_FLAG_FETCH);
 }
 
-static rcv_status count_update(rcv_trainer *t, int64_t tokens, double rate) {
+static rcv_status count_update(rcv_trainer *t, int64_t tokens, double weight, double rate) {
     const rcvi_work *w = t->work;
-    const rcvi_pending_update update = {.step = t->state.step + 1, .tokens = tokens, .rate = rate};
+    const rcvi_pending_update update = {.step = t->state.step + 1, .weight = weight, .rate = rate};
     RCVI_TRY(rcvi_outcomes_push(&t->outcomes, w, &update));
     t->progress.updates++;
     rcvi_run_state_count_update(&t->state, tokens);
@@ -101,7 +102,7 @@ static rcv_status count_update(rcv_trainer *t, int64_t tokens, double rate) {
 
 /* Enqueues forward and backward of all batches of an update, with the last one the all-reduce of gradients and the update. */
 static rcv_status enqueue_update(rcv_trainer *t, const rcvi_update *update, double rate, int64_t *tokens,
-                                 bool *epoch_ended) {
+                                 double *weight, bool *epoch_ended) {
     int64_t batches = t->options.accumulate;
     uint64_t update_seed = seed_of(t, t->state.position);
     for (int64_t i = 0; i < batches; i++) {
@@ -112,6 +113,7 @@ static rcv_status enqueue_update(rcv_trainer *t, const rcvi_update *update, doub
         RCVI_TRY(rcvi_work_train(t->work, t->windows.numbers[batch.bucket], &batch, &control, update_seed, first,
                                  last ? update : NULL));
         *tokens += batch.counted;
+        *weight += rcvi_batch_weight(t->learner, &batch);
         *epoch_ended |= batch.ends;
         t->state.position = rcvi_batcher_position(t->batcher);
     }
@@ -123,6 +125,7 @@ static rcv_status make_update(rcv_trainer *t, bool *epoch_ended) {
     const rcvi_run_state *s = &t->state;
     double rate = rcvi_rate(&t->options, s->step, s->position.epoch, rcvi_trainer_length(t), s->plateau_factor);
     int64_t tokens = 0;
+    double weight = 0;
     rcvi_update update;
     *epoch_ended = false;
     RCVI_TRY(rcvi_optimiser_update(&t->optimiser, t->work, &update));
@@ -130,11 +133,11 @@ static rcv_status make_update(rcv_trainer *t, bool *epoch_ended) {
     rcvi_progress_begin_update(&t->progress, topology);
     if (topology) request_by_clock(t);
     RCVI_TRY(rcvi_control_flags_begin(&t->flags, topology));
-    RCVI_TRY(enqueue_update(t, &update, rate, &tokens, epoch_ended));
+    RCVI_TRY(enqueue_update(t, &update, rate, &tokens, &weight, epoch_ended));
     RCVI_TRY(rcvi_control_flags_end(&t->flags));
     rcvi_progress_end_update(&t->progress, topology);
     RCVI_TRY(rcvi_timeline_end(t->work, &t->log, s->step));
-    return count_update(t, tokens, rate);
+    return count_update(t, tokens, weight, rate);
 }
 
 /* ---- checkpoints ---- */

@@ -5,8 +5,10 @@
 #include "train/run/agreement.h"
 #include "train/run/buckets.h"
 #include "train/run/files/identity.h"
+#include "train/run/report/evaluation_json.h"
 #include "train/step/collect.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- batches ---- */
@@ -66,12 +68,6 @@ static double first_loss_scale(const rcv_settings *s, rcv_dtype dtype) {
     return scale > 0 ? scale : 65536;
 }
 
-static rcvi_loss_form loss_form(const rcv_learner *l) {
-    if (!rcvi_kind_is_text(l->shape.kind)) return RCVI_LOSS_ALONE;
-    bool bytes = l->vocabulary && rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_BYTE;
-    return bytes ? RCVI_LOSS_AND_BITS_PER_BYTE : RCVI_LOSS_AND_PERPLEXITY;
-}
-
 /* A kind that is open becomes that of the data, so that a resumed run has it, too. */
 static rcv_status keep_kind(rcv_settings *settings, const rcv_data *train) {
     if (!rcvi_settings_is(settings, "kind", "auto")) return RCV_OK;
@@ -92,7 +88,7 @@ static rcv_status describe_run(rcv_trainer *t) {
     RCVI_TRY(rcvi_learner_measure(t->learner, t->settings, t->train));
     if (t->valid) RCVI_TRY(rcvi_learner_fits(t->learner, t->valid));
     t->optimiser = rcvi_optimiser_of(t->settings);
-    t->log = (rcvi_run_log){.context = t->context, .form = loss_form(t->learner)};
+    t->log = (rcvi_run_log){.context = t->context, .form = rcvi_loss_form_of(t->learner)};
     RCVI_TRY(rcvi_trainer_check_lean(t));
     RCVI_TRY(check_topology(t));
     RCVI_TRY(make_batcher(t, t->train, true, &t->batcher));
@@ -190,6 +186,7 @@ rcv_status rcv_trainer_join(rcv_context *context, const rcv_settings *settings, 
     t->context = context;
     t->train = train;
     t->valid = valid;
+    t->progress.report.metric = NAN;
     rcvi_outputs_init(&t->outputs, context);
     rcv_status status = rcv_settings_copy(settings, &t->settings);
     if (!status) status = fill_trainer(t, world);

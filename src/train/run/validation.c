@@ -31,30 +31,40 @@ static rcv_status save_best(const rcv_trainer *t) {
     return status;
 }
 
-static rcv_status evaluate(rcv_trainer *t, double *loss) {
+static rcv_status evaluate(rcv_trainer *t, rcv_evaluation *result) {
     const size_t *windows = t->windows.numbers + t->windows.train_count;
-    int64_t tokens;
     t->work->evaluating = t->call->validating;
     t->work->evaluating_user = t->call->user;
-    RCVI_TRY(rcvi_evaluate(t->work, t->validator, windows, t->windows.valid_count, loss, &tokens));
-    if (!isfinite(*loss)) *loss = INFINITY; /* worse than any; training goes on while its own losses are finite */
+    RCVI_TRY(rcvi_evaluate(t->work, t->validator, windows, t->windows.valid_count, result));
+    if (!isfinite(result->loss))
+        result->loss = INFINITY; /* worse than any; training goes on while its own losses are finite */
     return RCV_OK;
+}
+
+/* Accuracy of classes, RMSE of values. */
+static double metric_of(const rcv_learner *l, const rcv_evaluation *result) {
+    return rcvi_kind_has_classes(l->shape.kind)  ? result->accuracy
+           : rcvi_kind_has_values(l->shape.kind) ? result->rmse
+                                                 : NAN;
 }
 
 rcv_status rcvi_validate(rcv_trainer *t) {
     rcvi_run_state *s = &t->state;
-    double loss = INFINITY, began = rcvi_now();
+    rcv_evaluation result = RCV_INIT(rcv_evaluation, .loss = INFINITY);
+    double began = rcvi_now();
     RCVI_TRY(rcvi_trainer_fetch_outcomes(t));
     t->work->parameters = s->averaged_updates > 1 ? t->optimiser.average : t->learner->parameters;
-    rcv_status status = evaluate(t, &loss);
+    rcv_status status = evaluate(t, &result);
+    const double loss = result.loss;
     bool is_best = !status && loss < s->best_loss;
     if (is_best) status = save_best(t);
     t->work->parameters = t->learner->parameters;
     RCVI_TRY(status);
     rcvi_run_state_count_validation(s, &t->options, loss, is_best);
     t->progress.report.validation = loss;
+    t->progress.report.metric = metric_of(t->learner, &result);
     t->progress.untrained += rcvi_now() - began;
     rcvi_trainer_update_progress(t);
-    rcvi_log_validation(&t->log, &t->progress, loss, is_best);
+    rcvi_log_validation(&t->log, &t->progress, t->learner, &result, is_best);
     return rcvi_run_state_add_loss(s, t->context, t->optimiser.averages, t->options.nonmono, loss);
 }

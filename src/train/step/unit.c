@@ -148,6 +148,7 @@ rcvi_head rcvi_unit_head(const rcvi_work *w, const rcvi_window *v, const rcvi_un
                        .weight = rcvi_local_element_at(l, w->parameters, l->weight_offset),
                        .bias = rcvi_local_element_at(l, w->parameters, l->bias_offset),
                        .targets = values ? NULL : targets + row,
+                       .class_weights = l->device_weights,
                        .values = values ? row_at(w, w->device_block + w->feed.values, row, l->shape.outputs) : NULL,
                        .rounded = v->training && w->ops->prepare_head,
                        .later = head_may_wait(w, v)};

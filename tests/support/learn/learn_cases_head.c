@@ -10,6 +10,7 @@
 typedef struct {
     int64_t rows, features, classes, chunk;
     bool bias, accumulate, adds_loss, squares;
+    bool weighted;  /* by class, of softmax */
     bool parted;    /* in several calls, where the device has them */
     int64_t called; /* rows of the call; 0: all */
 } head_case;
@@ -20,7 +21,7 @@ typedef struct {
     head_case shape;
     int64_t rows;
     double weight; /* of control */
-    double *y, *w, *b, *values;
+    double *y, *w, *b, *values, *class_weights;
     int32_t *targets;
     double *before_dw, *before_db;
     double *x, *ex;           /* [rows, classes] logits, and how far they may be off */
@@ -58,12 +59,15 @@ static void open_head(subject_head *self, const learn_subject *subject, const he
     self->before_db = host_draw(fixture, shape->classes, -1, 1);
     self->weight = 64.0 / (double)shape->rows;
     draw_targets(self);
+    self->class_weights = host_draw(fixture, shape->classes, 0.25, 4);
     rcvi_head *head = &self->head;
     *head = (rcvi_head){.rows = self->rows, .accumulate = shape->accumulate, .adds_loss = shape->adds_loss};
     head->y = fixture_put(fixture, self->y, shape->rows * shape->features);
     head->weight = fixture_put(fixture, self->w, weights);
     void *bias = fixture_put(fixture, self->b, shape->classes);
     if (shape->bias) head->bias = bias;
+    void *class_weights = fixture_put(fixture, self->class_weights, shape->classes);
+    if (shape->weighted) head->class_weights = class_weights;
     if (shape->squares)
         head->values = fixture_put(fixture, self->values, values);
     else
@@ -78,8 +82,9 @@ static void open_head(subject_head *self, const learn_subject *subject, const he
 }
 
 static void close_head(subject_head *self) {
-    double *arrays[] = {self->y, self->w,  self->b, self->values, self->before_dw, self->before_db,
-                        self->x, self->ex, self->g, self->eg,     self->losses,    self->elosses};
+    double *arrays[] = {self->class_weights, self->y, self->w,  self->b, self->values, self->before_dw,
+                        self->before_db,     self->x, self->ex, self->g, self->eg,     self->losses,
+                        self->elosses};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(self->targets);
     fixture_close(&self->fixture);
@@ -122,7 +127,13 @@ static double loop_softmax_row(subject_head *self, int64_t row, double *error) {
     }
     double aimed = self->x[first + self->targets[row]], loss = log(sum) + most - aimed;
     *error = 2 * off + 16 * unit * (1 + fabs(most) + fabs(aimed));
-    return loss;
+    const double own = self->shape.weighted ? self->class_weights[self->targets[row]] : 1;
+    for (int64_t i = first; i < first + n; i++) {
+        self->g[i] *= own;
+        self->eg[i] *= own;
+    }
+    *error = own * (*error + 4 * unit * fabs(loss));
+    return own * loss;
 }
 
 static double loop_squares_row(subject_head *self, int64_t row, double *error) {
@@ -288,6 +299,7 @@ static void check_heads(const learn_subject *subject, bool squares) {
                            .accumulate = i & 1,
                            .adds_loss = i & 2,
                            .squares = squares,
+                           .weighted = !squares && i % 3 == 1,
                            .parted = (i / 4 + i) % 2};
         check_head(subject, &shape, 100 + (uint64_t)i);
     }
@@ -329,8 +341,9 @@ static void check_differences(subject_head *self, const char *what, int64_t coun
 
 void check_head_differences(const learn_subject *subject) {
     if (subject->dtype != RCV_FLOAT64) return; /* others are held against the same loops */
-    for (int squares = 0; squares < 2; squares++) {
-        head_case shape = {.rows = 13, .features = 6, .classes = 11, .chunk = 4, .bias = true, .squares = squares};
+    for (int i = 0; i < 3; i++) {
+        head_case shape = {
+            .rows = 13, .features = 6, .classes = 11, .chunk = 4, .bias = true, .squares = i == 1, .weighted = i == 2};
         subject_head self;
         open_head(&self, subject, &shape, 200);
         rcvi_head *head = &self.head;

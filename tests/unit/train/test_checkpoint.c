@@ -63,7 +63,8 @@ static const resume_case resumes[] = {
     {RCV_DATA_CLASSES, "optimiser=adamw weight-decay=0.1 batch=2 dropout-input=0.2 bidirectional=true"},
     {RCV_DATA_CLASSES, "optimiser=sgd batch=4 accumulate=2 buckets=2,3 dropout-output=0.3 dtype=float64"},
     {RCV_DATA_VALUES, "optimiser=momentum batch=2 validate-every=2 decay=epoch decay-after=1"},
-    {RCV_DATA_STEP_CLASSES, "optimiser=adam batch=2 buckets=2,4 loss=sequence dropout-input=0.2"},
+    {RCV_DATA_STEP_CLASSES,
+     "optimiser=adam batch=2 buckets=2,4 dropout-input=0.2 class-weights=balanced normalise=true"},
     {RCV_DATA_STEP_VALUES, "optimiser=adam batch=2 accumulate=2 validate-every=2 bidirectional=true"},
 };
 enum { RESUMES = sizeof resumes / sizeof *resumes };

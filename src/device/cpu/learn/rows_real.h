@@ -123,12 +123,14 @@ static double softmax_row(const rcvi_kernels *kernels, const rcvi_learn_chunk *s
     REAL most = add_bias_and_max(n, self->head->bias, x);
     double target_logit = (double)x[target];
     double sum = exp_and_sum(kernels, n, most, x);
+    const REAL *class_weights = self->head->class_weights;
+    double own = class_weights ? (double)class_weights[target] : 1, weight = self->weight * own;
     if (self->head->dy) {
-        REAL factor = (REAL)(self->weight / sum);
+        REAL factor = (REAL)(weight / sum);
         for (int64_t i = 0; i < n; i++) x[i] *= factor;
-        x[target] -= (REAL)self->weight;
+        x[target] -= (REAL)weight;
     }
-    return log(sum) + ((double)most - target_logit);
+    return own * (log(sum) + ((double)most - target_logit));
 }
 
 static void softmax(const rcvi_learn_share *share, const void *job) {

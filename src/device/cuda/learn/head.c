@@ -177,6 +177,7 @@ static rcv_status take_rows(rcvi_learn *l, const rcvi_head *head, const rcvi_con
                         .logits = l->memory + l->logits,
                         .bias = head->bias,
                         .targets = head->targets ? head->targets + first : NULL,
+                        .class_weights = head->class_weights,
                         .losses = (double *)(void *)(l->memory + l->losses) + first,
                         .numbers = l->memory + l->numbers,
                         .gradients = head->dy ? l->memory + l->gradients : NULL,

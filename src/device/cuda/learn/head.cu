@@ -98,6 +98,11 @@ __device__ inline int64_t target_of(const rcvi_head_rows &a, int64_t r) {
     return target < a.all ? target : -1;
 }
 
+/* The factor of a row of this class, which counts. */
+template <typename REAL> __device__ inline REAL factor_of(const rcvi_head_rows &a, int64_t target) {
+    return a.class_weights ? ((const REAL *)a.class_weights)[target] : (REAL)1;
+}
+
 /* Stores the row's loss, and its [2] numbers: the largest logit, and 1 / the sum of exponentials. Before the call with the last classes
  * the numbers are maximum and sum so far, and the loss is minus the target's logit, or 0 before that class. */
 template <bool EXACT, typename REAL>
@@ -113,7 +118,8 @@ __device__ inline void store_numbers(const rcvi_head_rows &a, int64_t r, total<R
         const REAL bias = a.bias ? ((const REAL *)a.bias)[here] : (REAL)0;
         loss = -(double)(((const REAL *)a.logits)[r * a.wide + here] + bias);
     }
-    a.losses[r] = ends && target >= 0 ? log((double)met.sum) + ((double)met.most + loss) : loss;
+    if (ends && target >= 0) loss = factor_of<REAL>(a, target) * (log((double)met.sum) + ((double)met.most + loss));
+    a.losses[r] = loss;
 }
 
 /* `aligned`: the bias begins at a multiple of 16 bytes. */
@@ -177,10 +183,11 @@ template <typename REAL, bool EXACT, int V> struct column_work {
         const REAL *numbers = (const REAL *)a.numbers + 2 * r;
         const REAL most = numbers[0], inverse = numbers[1];
         const int64_t target = target_of(a, r);
+        const REAL factor = target < 0 ? (REAL)0 : weight * factor_of<REAL>(a, target);
 #pragma unroll
         for (int v = 0; v < V; v++) {
             const REAL share = exponential<EXACT>(x[v] + bias[v] - most) * inverse;
-            x[v] = target < 0 ? (REAL)0 : (share - (REAL)(a.first + c + v == target)) * weight;
+            x[v] = target < 0 ? (REAL)0 : (share - (REAL)(a.first + c + v == target)) * factor;
         }
     }
 

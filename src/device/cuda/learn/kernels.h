@@ -36,12 +36,13 @@ typedef struct {
     int64_t rows, classes, wide;
     int64_t first, all;
     const void *logits;
-    const void *bias;       /* [classes] or NULL */
-    const int32_t *targets; /* [rows], of all classes; NULL: squares */
-    const void *values;     /* [rows, classes] of squares */
-    double *losses;         /* [rows]; NULL: losses and numbers are complete */
-    void *numbers;          /* [rows, 2] reals of scratch */
-    void *gradients;        /* NULL: the losses alone */
+    const void *bias;          /* [classes] or NULL */
+    const int32_t *targets;    /* [rows], of all classes; NULL: squares */
+    const void *values;        /* [rows, classes] of squares */
+    const void *class_weights; /* [all] of softmax: factors of a row by its target; NULL: 1 */
+    double *losses;            /* [rows]; NULL: losses and numbers are complete */
+    void *numbers;             /* [rows, 2] reals of scratch */
+    void *gradients;           /* NULL: the losses alone */
     void *sums; /* [rcvi_cuda_head_slices, classes] reals: sums of gradients over slices of rows; NULL: not wanted */
     rcvi_cuda_type real;
     rcvi_cuda_type type; /* of gradients: real, BF16 or F16 */

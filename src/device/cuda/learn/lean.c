@@ -188,6 +188,7 @@ static rcv_status take_rows(rcvi_learn *l, const rcvi_head *head, const rcvi_con
                         .all = l->shape.classes,
                         .logits = address_of(l, l->logits),
                         .targets = head->targets,
+                        .class_weights = head->class_weights,
                         .losses = known ? NULL : address_of(l, l->losses),
                         .numbers = address_of(l, l->numbers),
                         .gradients = known ? address_of(l, l->gradients) : NULL,
@@ -334,7 +335,8 @@ rcv_status rcvi_cuda_lean_check(const rcvi_learn *l, const rcvi_update *update) 
     if (!l->shape.lean)
         return rcvi_fail(RCV_INVALID, "an update changes a head itself only where learning was opened as lean");
     if (update->kind != RCVI_SGD) return rcvi_fail(RCV_INVALID, "a lean head is updated by sgd and nothing else");
-    if (a->rows != b->rows || a->y != b->y || a->weight != b->weight || a->bias != b->bias || a->targets != b->targets)
+    if (a->rows != b->rows || a->y != b->y || a->weight != b->weight || a->bias != b->bias ||
+        a->targets != b->targets || a->class_weights != b->class_weights)
         return rcvi_fail(RCV_INVALID, "the head of an update must be that of the call before it, with gradients");
     return RCV_OK;
 }

@@ -1,6 +1,7 @@
 /* Lines of a run's log, one JSON object each: see log.h. */
 #include "train/run/report/log.h"
 
+#include "train/run/report/evaluation_json.h"
 #include "train/run/trainer.h"
 
 #include <math.h>
@@ -19,12 +20,7 @@ static void write_line(const rcvi_run_log *log, json_t *object) {
 }
 
 static bool add_loss(const rcvi_run_log *run_log, json_t *object, double loss) {
-    if (json_object_set_new(object, "loss", rcvi_json_number(loss))) return false;
-    if (run_log->form == RCVI_LOSS_ALONE) return true;
-    if (run_log->form == RCVI_LOSS_AND_BITS_PER_BYTE)
-        return !json_object_set_new(object, "bits_per_byte", rcvi_json_number(loss / log(2)));
-    double perplexity = loss < 700 || !isfinite(loss) ? exp(loss) : 1e300;
-    return !json_object_set_new(object, "perplexity", rcvi_json_number(perplexity));
+    return rcvi_json_add_loss(object, run_log->form, loss);
 }
 
 /* One entry per bucket. */
@@ -64,6 +60,18 @@ static json_t *ranks_of(const rcv_trainer *t) {
                      expected);
 }
 
+/* The training data. */
+static json_t *data_of(const rcv_trainer *t) {
+    const rcv_data *data = t->train;
+    const char *description = rcv_data_description(data);
+    const bool classes = rcvi_kind_has_classes(t->learner->shape.kind);
+    return json_pack("{s:s*, s:s, s:I, s:I, s:I, s:I, s:o*}", "description", description, "kind",
+                     rcvi_kind_name(t->learner->shape.kind), "sequences", (json_int_t)rcv_data_sequences(data), "steps",
+                     (json_int_t)rcv_data_tokens(data), "features", (json_int_t)rcv_data_features(data), "outputs",
+                     (json_int_t)rcv_data_outputs(data), "classes",
+                     classes ? json_integer((json_int_t)rcv_data_outputs(data)) : NULL);
+}
+
 void rcvi_log_start(const rcv_trainer *t) {
     if (!t->log.write) return;
     char date[32] = "", *settings = NULL;
@@ -74,14 +82,14 @@ void rcvi_log_start(const rcv_trainer *t) {
         write_line(&t->log, NULL);
         return;
     }
-    write_line(&t->log,
-               json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o*}", "event",
-                         t->state.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
-                         t->learner->device_name, "step", (json_int_t)t->state.step, "parameters",
-                         (json_int_t)rcv_learner_parameter_elements(t->learner), "tokens",
-                         (json_int_t)rcv_data_tokens(t->train), "batches", (json_int_t)rcvi_batcher_count(t->batcher),
-                         "bytes", (json_int_t)rcv_trainer_bytes(t), "shapes", shapes_of(t), "plans", plans_of(t),
-                         "settings", rcvi_json_read(settings, strlen(settings), 0, NULL), "ranks", ranks_of(t)));
+    write_line(&t->log, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o*}", "event",
+                                  t->state.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
+                                  t->learner->device_name, "step", (json_int_t)t->state.step, "parameters",
+                                  (json_int_t)rcv_learner_parameter_elements(t->learner), "tokens",
+                                  (json_int_t)rcv_data_tokens(t->train), "batches",
+                                  (json_int_t)rcvi_batcher_count(t->batcher), "bytes", (json_int_t)rcv_trainer_bytes(t),
+                                  "data", data_of(t), "shapes", shapes_of(t), "plans", plans_of(t), "settings",
+                                  rcvi_json_read(settings, strlen(settings), 0, NULL), "ranks", ranks_of(t)));
     rcv_text_free(t->context, settings);
 }
 
@@ -95,12 +103,14 @@ void rcvi_log_progress(const rcvi_run_log *log, const rcvi_progress *progress) {
     write_line(log, rcvi_json_if(good && add_loss(log, object, p->loss), object));
 }
 
-void rcvi_log_validation(const rcvi_run_log *log, const rcvi_progress *progress, double loss, bool is_best) {
+void rcvi_log_validation(const rcvi_run_log *log, const rcvi_progress *progress, const rcv_learner *learner,
+                         const rcv_evaluation *result, bool is_best) {
     if (!log->write) return;
     const rcv_progress *p = &progress->report;
     json_t *object = json_pack("{s:s, s:I, s:f, s:b, s:f}", "event", "validation", "step", (json_int_t)p->step, "epoch",
                                p->epochs, "best", (int)is_best, "seconds", p->seconds);
-    write_line(log, rcvi_json_if(add_loss(log, object, loss), object));
+    bool good = add_loss(log, object, result->loss) && rcvi_json_add_metrics(object, learner->shape.kind, result);
+    write_line(log, rcvi_json_if(good, object));
 }
 
 void rcvi_log_checkpoint(const rcvi_run_log *log, int64_t step, const char *path) {

@@ -2,11 +2,9 @@
 #ifndef RCVI_RUN_LOG_H
 #define RCVI_RUN_LOG_H
 
+#include "train/run/report/evaluation_json.h"
 #include "train/run/report/progress.h"
 #include "train/step/trace.h"
-
-/* What a loss in nats per token is also given as. */
-typedef enum { RCVI_LOSS_ALONE, RCVI_LOSS_AND_PERPLEXITY, RCVI_LOSS_AND_BITS_PER_BYTE } rcvi_loss_form;
 
 typedef struct {
     rcv_context *context;
@@ -18,7 +16,8 @@ typedef struct {
 /* The first line, of a trainer that is prepared: settings, shapes, plans, ranks. */
 void rcvi_log_start(const rcv_trainer *trainer);
 void rcvi_log_progress(const rcvi_run_log *log, const rcvi_progress *progress);
-void rcvi_log_validation(const rcvi_run_log *log, const rcvi_progress *progress, double loss, bool is_best);
+void rcvi_log_validation(const rcvi_run_log *log, const rcvi_progress *progress, const rcv_learner *learner,
+                         const rcv_evaluation *result, bool is_best);
 void rcvi_log_checkpoint(const rcvi_run_log *log, int64_t step, const char *path);
 void rcvi_log_warning(const rcvi_run_log *log, int64_t step, const char *message); /* to the context's log, too */
 /* One rank's spans of a traced update. */

@@ -8,9 +8,10 @@
 enum { RCVI_PENDING_OUTCOMES = 64 };
 
 typedef struct {
-    int64_t step;   /* number of the update, from 1 */
-    int64_t tokens; /* that counted in its loss */
-    double rate;    /* learning rate */
+    int64_t step; /* number of the update, from 1 */
+    double
+        weight; /* what its loss is divided by for the mean: the targets that counted, or the weights of their classes */
+    double rate; /* learning rate */
 } rcvi_pending_update;
 
 typedef struct {

@@ -39,7 +39,7 @@ rcv_status rcvi_trainer_fetch_outcomes(rcv_trainer *t) {
         if (!isfinite(outcome->loss) || (!isfinite(outcome->norm) && !may_overflow))
             return not_finite(&t->outputs, outcome, update->step);
         if (isfinite(outcome->norm)) p->norm = outcome->norm;
-        rcvi_progress_add_loss(p, update->tokens ? outcome->loss / (double)update->tokens : 0);
+        rcvi_progress_add_loss(p, update->weight > 0 ? outcome->loss / update->weight : 0);
         p->report.rate = update->rate;
     }
     return RCV_OK;
