@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from recurve._arrays import Array
+from recurve._arrays import Array, read
 
 # ---- what data is
 
@@ -28,7 +28,7 @@ def is_table(data: Any) -> bool:
 
 def is_array(data: Any) -> bool:
     """Whether data is one array of numbers, of which a forecast is made."""
-    return isinstance(data, np.ndarray)
+    return hasattr(data, "__array__") and not is_table(data)
 
 
 def is_in_memory(data: Any) -> bool:
@@ -38,11 +38,17 @@ def is_in_memory(data: Any) -> bool:
 # ---- kinds
 
 
+def _length(value: Any) -> int | None:
+    """Of a list or an array; None for a text and for what has no length."""
+    try:
+        return None if isinstance(value, (str, bytes)) else len(value)
+    except TypeError:
+        return None
+
+
 def _has_steps(sequence: Any, target: Any) -> bool:
     """Whether a target is a list with an element for each time step of its sequence."""
-    if isinstance(sequence, str) or isinstance(target, str):
-        return False
-    return hasattr(target, "__len__") and np.ndim(target) > 0 and len(target) == len(sequence)
+    return _length(target) is not None and _length(target) == _length(sequence)
 
 
 def _is_class(target: Any) -> bool:
@@ -102,11 +108,22 @@ def _one_class(target: Any, may_miss: bool) -> Any:
     return int(number)
 
 
+def _numbers(value: Any, may_miss: bool) -> Array:
+    """An array of numbers, with NaN for None. TypeError: it is none."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind == "O" and may_miss:
+            array = array.astype(float)
+    except ValueError:
+        raise TypeError from None
+    if array.dtype.kind not in "biuf":
+        raise TypeError
+    return array
+
+
 def _values(target: Any, most_dims: int, may_miss: bool) -> Any:
-    array = np.asarray(target)
-    if array.dtype.kind == "O" and may_miss:  # None among numbers
-        array = array.astype(float)
-    if array.dtype.kind not in "biuf" or array.ndim > most_dims:
+    array = _numbers(target, may_miss)
+    if array.ndim > most_dims:
         raise TypeError
     if not (np.isfinite(array) | (may_miss & np.isnan(array))).all():
         raise ValueError
@@ -116,7 +133,7 @@ def _values(target: Any, most_dims: int, may_miss: bool) -> Any:
 def _target(sequence: Any, target: Any, kind: str, may_miss: bool, index: int) -> Any:
     has_steps = kind.startswith("step-")
     if has_steps and not _has_steps(sequence, target):
-        if isinstance(target, str) or np.ndim(target) == 0:
+        if _length(target) is None:
             raise _wrong_target(target, kind, index)
         raise ValueError(f"target {index} has {len(target)} time steps, and its sequence has {len(sequence)}")
     try:
@@ -133,9 +150,11 @@ def _target(sequence: Any, target: Any, kind: str, may_miss: bool, index: int) -
 def _input(sequence: Any, may_miss: bool, index: int) -> dict[str, Any]:
     if isinstance(sequence, str):
         return {"text": sequence}
-    array = np.asarray(sequence)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"input {index} is an array of {array.dtype}; it must be a text or numbers")
+    array = read(sequence, f"input {index}")
+    try:
+        array = _numbers(array, may_miss)
+    except TypeError:
+        raise TypeError(f"input {index} is an array of {array.dtype}; it must be a text or numbers") from None
     if array.ndim not in (1, 2) or array.size == 0:
         raise ValueError(f"input {index} has shape {list(array.shape)}; it must be [steps, features] or [steps]")
     array = array.astype(float)

@@ -26,7 +26,9 @@ class Evaluation:
     precision: float | None = None  #: of classes, as the next two: mean over the classes that occur
     recall: float | None = None
     f1: float | None = None
-    auc: float | None = None  #: of classes: area under the ROC curve; of more than two, the mean of each against the rest
+    auc: float | None = (
+        None  #: of classes: area under the ROC curve; of more than two, the mean of each against the rest
+    )
     mae: float | None = None  #: of values: mean absolute error
     rmse: float | None = None  #: of values: root of the mean squared error
     r2: float | None = None  #: of values: the explained part of the variance

@@ -62,12 +62,16 @@ class Predictor:
         self._real = np.dtype(np.float64 if library.rcv_learner_dtype(handle) == api.FLOAT64 else np.float32)
         self._words: tuple[str, ...] | None = None
         self.path = path  #: of the file
-        self.kind: str = api.KINDS[library.rcv_learner_kind(handle)]  #: stream, lines, classes, values, step-classes, ...
+        self.kind: str = api.KINDS[
+            library.rcv_learner_kind(handle)
+        ]  #: stream, lines, classes, values, step-classes, ...
         self.device: str = library.rcv_learner_device(handle).decode()
         self.features: int = library.rcv_learner_features(handle)  #: of a time step; 0 where inputs are tokens
         self.outputs: int = library.rcv_learner_outputs(handle)  #: tokens, classes or values
         self.parameters: int = library.rcv_learner_parameter_elements(handle)  #: their number
-        self.predicts_steps: bool = library.rcv_learner_predicts_steps(handle)  #: at every time step, not once a sequence
+        self.predicts_steps: bool = library.rcv_learner_predicts_steps(
+            handle
+        )  #: at every time step, not once a sequence
         #: names of the columns that it was trained on, and of those that it predicts; empty where the data had none
         self.feature_names = _split_names(library.rcv_learner_feature_names(handle))
         self.target_names = _split_names(library.rcv_learner_target_names(handle))

@@ -20,7 +20,7 @@ from recurve._native import api, errors
 from recurve._log import RunLog
 from recurve._native.loader import Handle, context, encode_path, make, native, take_text
 from recurve._progress import Metric, ProgressLine
-from recurve._settings import Setting, Settings, check_fixed, check_names, checkpoint_settings, presets, settings, text_of_value
+from recurve._settings import Setting, Settings, check_fixed, check_names, checkpoint_settings, presets, settings
 from recurve.cells import Equations, compile
 from recurve.evaluation import Evaluation
 from recurve.predictor import Predictor
@@ -151,11 +151,9 @@ def _check_cell(equations: Equations, path: str, overwrite: bool) -> None:
                 )
 
 
-def _resolve_data(given: dict[str, Any], folder: str) -> None:
-    """Writes data in memory into files. Of pairs the kind follows from their targets, if none is given."""
-    columns = (given.get(name) for name in ("target", "features", "sequence", "time"))
-    names = {name for column in columns if column for name in text_of_value("", column).split(",")}
-    may_miss = given.get("missing", "error") != "error"
+def _write_data(given: dict[str, Any], made: Settings, folder: str) -> None:
+    """Writes data in memory into files. Of pairs the kind follows from their targets, if none is set."""
+    columns = ",".join(made[name] for name in ("target", "features", "sequence", "time")).split(",")
     for name in _data.PARTS:
         value: Any = given.get(name)
         if value is None or isinstance(value, (str, os.PathLike)):
@@ -165,10 +163,10 @@ def _resolve_data(given: dict[str, Any], folder: str) -> None:
                 f"{name} must be a path, a pair of inputs and targets, a DataFrame, or an array to forecast, not "
                 f"{type(value).__name__}"
             )
-        if _examples.is_examples(value) and given.get("kind", "auto") == "auto":
-            given["kind"] = _examples.kind_of_examples(*value)
-        kind = given.get("kind", "auto")
-        given[name] = _examples.write_data(folder, name, value, kind, may_miss, names)
+        if _examples.is_examples(value) and made["kind"] == "auto":
+            made.set("kind", _examples.kind_of_examples(*value))
+        may_miss = made["missing"] != "error"
+        given[name] = _examples.write_data(folder, name, value, made["kind"], may_miss, set(columns))
 
 
 def _collect_settings(given: dict[str, Any], preset: str | None, config: Any, resume: str | None) -> Settings:
@@ -183,7 +181,7 @@ def _collect_settings(given: dict[str, Any], preset: str | None, config: Any, re
         made.use_preset(preset)
     if config is not None:
         made.load(encode_path(config))
-    made.update(given)
+    made.update({name: value for name, value in given.items() if name not in _data.PARTS})
     if made["parallel"]:
         raise NotImplementedError("train() runs in one process; for several use mpirun with the command recurve train")
     return made
@@ -444,12 +442,13 @@ def _prepare(
     """The settings and files of a run, checked. Only `folder` and the file of equations are written."""
     base = None if resume is None else os.fsdecode(resume)
     path = os.fsdecode(output) if output is not None else base or os.path.join(folder, "model.safetensors")
-    _resolve_data(given, folder)
     cell, equations = given.get("cell"), None
     if isinstance(cell, Equations) or (isinstance(cell, str) and "{" in cell):
         equations = compile(cell)
         given["cell"] = f"{_stem(path)}.cell"
     made = _collect_settings(given, preset, config, base)
+    _write_data(given, made, folder)
+    made.update({name: given[name] for name in _data.PARTS if name in given})
     if not made["data"]:
         raise ValueError("there is no training data: give a file, a folder, or a pair of inputs and targets as data")
     own_log = made["log"] or (None if path.startswith(folder) else f"{_stem(path)}.jsonl")

@@ -130,6 +130,9 @@ def test_a_forecast_of_an_array() -> None:
     series = np.sin(0.4 * np.arange(400))
     result = recurve.train(series, horizon=3, valid="20%", length=40, epochs=40, **SMALL)
     assert result.model.features == 1 and result.metrics["rmse"] < 0.3
+    assert result.model.evaluate(series).rmse == pytest.approx(result.metrics["rmse"], abs=0.1)
+    found = result.model.predict_file(series).values[0]
+    np.testing.assert_allclose(found, result.model.predict(series[None, :, None])[0], atol=1e-4)
     many = np.stack([series[:50], series[50:100]])[:, :, None]
     assert recurve.train(many, horizon=3, epochs=1, **SMALL).model.kind == "step-values"
     with pytest.raises(ValueError, match=r"data has shape \[1, 1, 1, 1\]"):
@@ -243,6 +246,26 @@ def test_missing_features() -> None:
     np.testing.assert_allclose(mean.predict(x), mean.predict(filled), atol=1e-4)
 
 
+def test_none_is_missing_as_nan_is() -> None:
+    x, y = [[[1.0, 2.0], [3.0, None]], [[1.0, None], [0.5, 1.0]]] * 8, [1.5, 2.5] * 8
+    a = recurve.train((x, y), missing="zero", steps=3, **SMALL)
+    b = recurve.train((np.array(x, float), y), missing="zero", steps=3, **SMALL)
+    assert a.loss == b.loss
+    with pytest.raises(ValueError, match="input 1 is not an array: its rows have different lengths"):
+        recurve.train(([[[1.0], [2.0]], [[1.0], [1.0, 2.0]]], y[:2]), **SMALL)
+
+
+def test_settings_of_a_checkpoint_hold_for_examples(tmp_path: Path) -> None:
+    """The kind and what becomes of NaN are those of the run that goes on."""
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(16, 3, 2)), generator.normal(size=(16, 3))
+    x[0, 0, 0] = np.nan
+    output = tmp_path / "m.safetensors"
+    recurve.train((x, y), output, kind="values", missing="mean", steps=2, **SMALL)
+    result = recurve.train((x, y), resume=output, steps=4, progress=False)
+    assert result.step == 4 and result.model.kind == "values" and result.model.outputs == 3
+
+
 def test_missing_targets_leave_sequences_out(capsys: pytest.CaptureFixture[str]) -> None:
     x, y = np.random.default_rng(0).normal(size=(20, 4, 1)), np.arange(20) / 2
     y[[3, 5]] = np.nan
@@ -261,6 +284,8 @@ def test_wrong_targets_of_steps() -> None:
         (TypeError, r"target 0 is \[0.5, 1, 2\]", [[0.5, 1, 2], [0, 1, 2]], "step-classes"),
         (ValueError, "target 1 is not finite", [[1.0, 2, 3], [1.0, np.inf, 3]], "step-values"),
         (TypeError, "target 0 is 'abc'", ["abc", "abd"], "step-values"),
+        (TypeError, "target 0 is .*; it must be for each time step a number", [["a"] * 3] * 2, "step-values"),
+        (TypeError, "target 1 is .*a number", [[[1.0, 2]] * 3, [[1.0, 2], [1.0], [2.0]]], "step-values"),
     ]
     for error, said, targets, kind in wrong:
         with pytest.raises(error, match=said):
