@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -296,14 +297,35 @@ def test_wrong_targets_of_steps() -> None:
 
 
 class FakeFrame:
-    """What of a DataFrame is used."""
+    """What of a DataFrame of pandas is used. `index`: names of columns that are its index."""
 
-    def __init__(self, rows: "list[dict[str, Any]]") -> None:
+    def __init__(self, rows: "list[dict[str, Any]]", *index: str) -> None:
         self.rows = rows
+        self.index = SimpleNamespace(names=list(index) or [None])
 
     def to_csv(self, path: str, index: bool) -> None:
-        assert not index
-        write_csv(Path(path), self.rows)
+        names = self.index.names
+        rows = [{name: value for name, value in row.items() if index or name not in names} for row in self.rows]
+        write_csv(Path(path), rows)
+
+
+class FakeTable:
+    """What of a Table of pyarrow is used: here it has a batch for each row."""
+
+    def __init__(self, rows: "list[dict[str, Any]]") -> None:
+        kinds = {name: SimpleNamespace(value_field=0) if isinstance(v, list) else None for name, v in rows[0].items()}
+        self.schema = FakeSchema(SimpleNamespace(name=name, type=kind) for name, kind in kinds.items())
+        self.rows = rows
+
+    def to_batches(self) -> "list[Any]":
+        columns = [{name: [value] for name, value in row.items()} for row in self.rows]
+        return [SimpleNamespace(to_pydict=lambda found=found: found) for found in columns]
+
+
+class FakeSchema(list):  # type: ignore[type-arg]
+    @property
+    def names(self) -> "list[str]":
+        return [field.name for field in self]
 
 
 def test_a_frame_is_a_table(table: Path) -> None:
@@ -317,6 +339,16 @@ def test_a_frame_is_a_table(table: Path) -> None:
     np.testing.assert_array_equal(model.predict_file(FakeFrame(more)).values, model.predict_file(path).values)
     with pytest.raises(TypeError, match="a DataFrame, or an array to forecast, not dict"):
         recurve.train({"a": [1]}, **SMALL)
+
+
+def test_index_and_batches_of_tables(table: Path) -> None:
+    given = {**SMALL, "sequence": "series", "time": "step", "epochs": 2}
+    expected, rows = recurve.train(table, **given).loss, rows_of_signs(160)
+    assert recurve.train(FakeFrame(rows, "series", "step"), **given).loss == expected  # named by settings
+    assert recurve.train(FakeFrame([{"row": i, **row} for i, row in enumerate(rows)], "row"), **given).loss == expected
+    assert recurve.train(FakeTable(rows), **given).loss == expected
+    lists = [{"x": [1.0, 2.0, 4.0], "y": "a"}, {"x": [3.0, None], "y": "b"}] * 8
+    assert recurve.train(FakeTable(lists), missing="zero", steps=2, **SMALL).model.classes == ("a", "b")
 
 
 def test_pandas(table: Path) -> None:
