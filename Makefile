@@ -15,7 +15,7 @@ COUNT   ?= 100
 CUDA    ?= AUTO
 SAMPLE  ?= 0
 
-.PHONY: build help demo check check-cuda check-thread campaign campaign-cuda faults kills lint format install uninstall bench fuzz wheel clean
+.PHONY: build help demo check check-cuda check-thread campaign campaign-cuda faults kills lint format install uninstall bench fuzz wheel docs clean
 
 build: deps-build
 	@cmake -G Ninja -S . -B $(RELEASE) -DCMAKE_BUILD_TYPE=Release -DRCV_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log \
@@ -39,6 +39,7 @@ help:
 	@echo "make install     install under PREFIX (now $(PREFIX)), below DESTDIR if set"
 	@echo "make uninstall   remove what make install wrote, under the same PREFIX and DESTDIR"
 	@echo "make wheel       the Python package as a wheel, in build/wheel (CUDA=OFF: without CUDA)"
+	@echo "make docs        a site of the pages that can be searched, in build/site (by mkdocs)"
 	@echo "make clean       remove build/"
 
 demo: build
@@ -87,6 +88,9 @@ fuzz: deps-check
 
 wheel: deps-build
 	@bash scripts/wheel.sh $(CUDA) $(JOBS)
+
+docs:
+	@python3 scripts/site.py
 
 clean:
 	@rm -rf build

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """The time and the size of a page of `recurve report` over many training logs.
 
-    bench/report_speed.py build/release/recurve [--runs 20] [--lines 100000] [--most-seconds 1] [--most-megabytes 2]
+    bench/report_speed.py build/release/recurve [--runs 20] [--lines 100000] [--most-seconds 1] [--most-megabytes 2] [--keep FOLDER]
 
 Writes logs as `recurve train` writes them into a temporary folder, runs the report three times, and prints the least time, the time that
-`cat` takes to read the same files, and the size of the page. The exit status is 1 if a limit is passed."""
+`cat` takes to read the same files, and the size of the page. The exit status is 1 if a limit is passed. --keep leaves the logs in a folder."""
 import argparse
 import json
 import math
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,7 @@ def main():
     parser.add_argument("--lines", type=int, default=100000)
     parser.add_argument("--most-seconds", type=float, default=1)
     parser.add_argument("--most-megabytes", type=float, default=2)
+    parser.add_argument("--keep")
     arguments = parser.parse_args()
     tool = os.path.abspath(arguments.recurve)
     with tempfile.TemporaryDirectory() as folder:
@@ -64,6 +66,8 @@ def main():
         read = least_time(["cat"] + logs, folder)
         report = least_time([tool, "report"] + logs + ["--output", "page.html"], folder)
         page = os.path.getsize(os.path.join(folder, "page.html"))
+        if arguments.keep:
+            shutil.copytree(folder, arguments.keep)
     print("%d logs of %d lines, %.0f MB: report %.3f s, cat %.3f s; page %.2f MB" % (arguments.runs, arguments.lines, size / 1e6, report, read,
                                                                                      page / 1e6))
     sys.exit(report > arguments.most_seconds or page > arguments.most_megabytes * 1e6)

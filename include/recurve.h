@@ -764,6 +764,9 @@ RCV_API int64_t rcv_vocabulary_size(const rcv_vocabulary *vocabulary);
 /* The bytes of a token, which need not end in NUL; of a piece its name in the tokenizer.json. NULL past the end. */
 RCV_API const char *rcv_vocabulary_token(const rcv_vocabulary *vocabulary, int64_t token, size_t *length);
 RCV_API int64_t rcv_vocabulary_find(const rcv_vocabulary *vocabulary, const char *word, size_t length); /* -1: absent */
+/* The token that ends a line where lines are sequences: <eos> of words, the newline of bytes and characters, of pieces an
+ * added token such as <|endoftext|> or else the newline; -1: none. */
+RCV_API int64_t rcv_vocabulary_line_end(const rcv_vocabulary *vocabulary);
 /* As a text that rcv_vocabulary_parse reads: one word per line; one character per line, escaped, below the line "recurve
  * characters"; or the tokenizer.json. Not of bytes. Free with rcv_text_free. */
 RCV_API rcv_status rcv_vocabulary_print(const rcv_vocabulary *vocabulary, char **text);
@@ -901,6 +904,8 @@ RCV_API rcv_data_kind rcv_data_get_kind(const rcv_data *data);
 /* Ends in NUL at its length; NULL past the end and where there are no classes. `length` may be NULL. */
 RCV_API const char *rcv_data_class_name(const rcv_data *data, int64_t index, size_t *length);
 
+/* counts: [rcv_data_outputs()] examples, or time steps, of each class. RCV_INVALID where there are no classes. */
+RCV_API rcv_status rcv_data_count_classes(const rcv_data *data, int64_t *counts);
 /* Not for streams. counts[length], for lengths up to rcv_data_longest(): number of sequences. A line of n tokens has
  * length n + 1. */
 RCV_API rcv_status rcv_data_lengths(const rcv_data *data, int64_t *counts);

@@ -35,16 +35,18 @@ TEXTS = [
     "\x00\x01\x1f\x7f control\u0085next",
     "www.example.org/path?query=1&b=2#top !!! ??\n\n\n???",
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa abababababababababab",
+    "wow!!\n\n" + 30 * " " + "<mask>!!\n<mask> we'll they've you're 'll!!!\n\n\nx",
     "",
 ]
 
 
 def corpus() -> list[str]:
     text = (ROOT / "docs" / "TRAINING.md").read_text()
-    return [text, *TEXTS[:7], *TEXTS[9:10]]
+    contractions = "we'll they've you're it's don't I'm he'd !!\n\n" * 30
+    return [text, contractions, *TEXTS[:7], *TEXTS[9:10]]
 
 
-def train(model, pre_tokenizer, decoder, *, normalizer=None, alphabet=False, size=340, special=(END,), **options):
+def train(model, pre_tokenizer, decoder, *, normalizer=None, alphabet=False, size=380, special=(END,), **options):
     tokenizer = Tokenizer(model)
     if normalizer is not None:
         tokenizer.normalizer = normalizer
@@ -126,6 +128,8 @@ def tokenizers() -> dict[str, Tokenizer]:
     }
     found["added"].add_special_tokens(mask[:2])
     found["added"].add_tokens([mask[2], "  ", "    "])
+    found["added3"] = Tokenizer.from_str(found["llama3"].to_str())
+    found["added3"].add_special_tokens(mask[:2])
     return found
 
 

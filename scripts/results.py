@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the pages of measurements, docs/results/*.md, and the tables of README.md from the files of measurements, bench/results/*.json.
+"""Writes the pages of measurements, docs/results/*.md, the tables of docs/SPEED.md and the chart of README.md from the files of measurements,
+bench/results/*.json.
 
     scripts/results.py [--check] [--root FOLDER]
 
-There is one page a file, and an index. In README.md the lines between `<!-- NAME: ... -->` and `<!-- end of NAME -->` are written. With --check
-nothing is written: the exit status is 1 if a page differs from what would be written, is missing, or has no file of measurements, and each such
-page is named. What is written depends on the JSON files and on this script alone.
+There is one page a file, and an index. In docs/SPEED.md the lines between `<!-- NAME: ... -->` and `<!-- end of NAME -->` are written; the chart is
+docs/speed-light.svg and docs/speed-dark.svg. With --check nothing is written: the exit status is 1 if a file differs from what would be written, is
+missing, or has no file of measurements, and each such file is named. What is written depends on the JSON files and on this script alone.
 """
 import argparse
 import json
@@ -665,53 +666,111 @@ def write_page(path):
                   "<br>".join(code(c) for c in commands)]
 
 
-# ---- tables of README.md ----
+# ---- docs/SPEED.md: the tables of the networks ----
 
-README_CPU = ("headline-forward-2", "headline-train-2", "headline-bf16-2", "headline-bf16-train-2", "medium-train-2", "single-forward-2", "single-train-2",
-              "wide-bf16-2")
-README_GPU = ("headline-bf16", "headline-tf32", "headline-fp32", "medium-bf16", "large-bf16", "one-layer-bf16", "single-bf16", "single-fp32", "wide-bf16",
-              "long-bf16", "big-bf16", "gru-bf16", "peephole-bf16", "layernorm-bf16")
+SPEED_CPU = ("headline-forward-2", "headline-train-2", "headline-bf16-2", "headline-bf16-train-2", "medium-train-2", "single-forward-2", "single-train-2",
+             "wide-bf16-2")
+SPEED_GPU = ("headline-bf16", "headline-tf32", "headline-fp32", "medium-bf16", "large-bf16", "one-layer-bf16", "single-bf16", "single-fp32", "wide-bf16",
+             "long-bf16", "big-bf16", "gru-bf16", "peephole-bf16", "layernorm-bf16")
 PASSES = {"forward": "forward", "train": "training step"}
 
 
 def brief(run):
     """The time of recurve, and of each library the time divided by it."""
     mine = ours(run)["median"]
+    return f"**{milliseconds(mine)}**" + "".join(f"; {name} {times(seconds / mine)}" for name, seconds in others(run))
+
+
+def others(run):
+    """Each library that was timed, and its seconds; oneDNN in float32 only where it has no other time."""
     found = {name: entry for name in ANCHORS if (entry := find_anchor(run, name))}
     if "oneDNN" in found:
         found.pop("oneDNN float32", None)
-    return f"**{milliseconds(mine)}**" + "".join(f"; {name.replace(' by hand', '')} {times(entry['median'] / mine)}" for name, entry in found.items())
+    return [(name.replace(" by hand", ""), entry["median"]) for name, entry in found.items()]
 
 
-def readme_cpu(files):
+def speed_cpu(files):
     arm, intel = files["cpu-aarch64"], files["cpu-x86_64"]
-    rows = [[shape(arm[n]["problem"]), arm[n]["problem"]["dtype"], PASSES[arm[n]["problem"]["pass"]], brief(arm[n]), brief(intel[n])] for n in README_CPU]
+    rows = [[shape(arm[n]["problem"]), arm[n]["problem"]["dtype"], PASSES[arm[n]["problem"]["pass"]], brief(arm[n]), brief(intel[n])] for n in SPEED_CPU]
     return table(["T,B,I,H,L", "type", "pass", "2 ARM cores (Neoverse V1), ms", "2 x86-64 cores (Xeon with AMX), ms"], rows)
 
 
-def readme_gpu(files):
+def speed_gpu(files):
     rows = []
-    for name in README_GPU:
+    for name in SPEED_GPU:
         forward, train = (files["cuda-NVIDIA-H200"][f"{name}-{which}"] for which in ("forward", "train"))
         problem = forward["problem"]
         rows.append([problem["cell"], shape(problem), problem["dtype"], brief(forward), brief(train)])
     return table(["cell", "T,B,I,H,L", "type", "forward, ms", "training step, ms"], rows)
 
 
-README_TABLES = {"cpu": readme_cpu, "gpu": readme_gpu}
+SPEED_PAGE = "docs/SPEED.md"
+SPEED_TABLES = {"cpu": speed_cpu, "gpu": speed_gpu}
 
 
-def write_readme(text, files):
-    """README.md with its tables as measured."""
-    for name, write in README_TABLES.items():
+def write_speed_page(text, files):
+    """The page with its tables as measured."""
+    for name, write in SPEED_TABLES.items():
         begin, end = f"<!-- {name}: written by scripts/results.py -->\n", f"<!-- end of {name} -->\n"
         if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-            sys.exit(f"results.py: README.md does not have '{begin.strip()}' and after it '{end.strip()}' once")
+            sys.exit(f"results.py: {SPEED_PAGE} does not have '{begin.strip()}' and after it '{end.strip()}' once")
         try:
             text = text[:text.index(begin)] + begin + "\n" + write(files) + "\n" + text[text.index(end):]
         except (KeyError, TypeError, StopIteration) as error:
-            sys.exit(f"results.py: the table '{name}' of README.md: there is no {error} in bench/results")
+            sys.exit(f"results.py: the table '{name}' of {SPEED_PAGE}: there is no {error} in bench/results")
     return text
+
+
+# ---- the chart of README.md: a training step by each library, on three machines ----
+
+# Groups of bars: title, file, row. Each group has a scale of its own.
+CHART_GROUPS = (("GPU (NVIDIA H200), bfloat16", "cuda-NVIDIA-H200", "headline-bf16-train"),
+                ("2 ARM cores (Neoverse V1), float32", "cpu-aarch64", "headline-train-2"),
+                ("2 x86-64 cores (Xeon), float32", "cpu-x86_64", "headline-train-2"))
+# File, and colours of text, of our bars and of the others.
+CHARTS = {"docs/speed-light.svg": ("#1f2328", "#0969da", "#8c959f"), "docs/speed-dark.svg": ("#e6edf3", "#4493f8", "#7d8590")}
+# A phone of 390 px shows the chart at three quarters of its size: letters of 16 are 12 px there.
+CHART_WIDTH, CHART_LETTER, CHART_NAMES, CHART_VALUES, CHART_BAR = 480, 16, 92, 134, 24
+
+
+def draw_chart(files, colours):
+    """An SVG with a bar a library, as long as its time."""
+    text_colour, own_colour, other_colour = colours
+    most = CHART_WIDTH - CHART_NAMES - CHART_VALUES
+    lines, y = [], CHART_LETTER + 4
+    say = lambda x, text, extra="": lines.append(f'<text x="{x:g}" y="{y:g}"{extra}>{text}</text>')
+    problem = files[CHART_GROUPS[0][1]][CHART_GROUPS[0][2]]["problem"]
+    say(0, f"Training step of an LSTM: {problem['layers']} layers of {problem['hidden']} features,")
+    y += 20
+    say(0, f"{problem['steps']} time steps, {problem['batch']} sequences. Shorter is faster.")
+    for title, file, row in CHART_GROUPS:
+        run = files[file][row]
+        if shape(run["problem"]) != shape(problem):
+            raise KeyError(f"{row} of {file} with the sizes of the other rows")
+        mine = ours(run)["median"]
+        bars = [("Recurve", mine)] + others(run)
+        longest = max(seconds for _, seconds in bars)
+        y += 36
+        say(0, title, ' font-weight="bold"')
+        for name, seconds in bars:
+            y += CHART_BAR
+            width = most * seconds / longest
+            say(0, name)
+            lines.append(f'<rect x="{CHART_NAMES}" y="{y - 13:g}" width="{width:.1f}" height="16" rx="2" fill="{own_colour if name == "Recurve" else other_colour}"/>')
+            say(round(CHART_NAMES + width + 6), f"{milliseconds(seconds)} ms" + ("" if name == "Recurve" else f", {times(seconds / mine)}"))
+    height = y + 12
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{CHART_WIDTH}" height="{height:g}" viewBox="0 0 {CHART_WIDTH} {height:g}" role="img" '
+            f'font-family="-apple-system, \'Segoe UI\', \'Noto Sans\', Helvetica, Arial, sans-serif" font-size="{CHART_LETTER}" fill="{text_colour}">\n'
+            "<!-- Written by scripts/results.py. Do not edit. -->\n"
+            "<title>Time of a training step of an LSTM by Recurve and by other libraries</title>\n" + "\n".join(lines) + "\n</svg>\n")
+
+
+def draw_charts(files):
+    """Path -> SVG, for light and for dark pages."""
+    try:
+        return {path: draw_chart(files, colours) for path, colours in CHARTS.items()}
+    except (KeyError, TypeError, StopIteration) as error:
+        sys.exit(f"results.py: the chart of README.md: there is no {error} in bench/results")
 
 
 def write_pages(root):
@@ -731,33 +790,35 @@ def write_pages(root):
     return pages
 
 
+def write_all(root):
+    """Everything that is written: path below `root` -> text."""
+    files = {p.stem: json.loads(p.read_text()) for p in (root / "bench/results").glob("*.json")}
+    written = {f"docs/results/{name}": text for name, text in write_pages(root).items()}
+    written[SPEED_PAGE] = write_speed_page((root / SPEED_PAGE).read_text(), files)
+    return written | draw_charts(files)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is not up to date")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="another tree with bench/results and docs")
     options = parser.parse_args()
-    folder = options.root / "docs/results"
-    pages = write_pages(options.root)
-    readme = options.root / "README.md"
-    readme_text = write_readme(readme.read_text(), {p.stem: json.loads(p.read_text()) for p in (options.root / "bench/results").glob("*.json")})
-    stale = sorted(p.name for p in folder.glob("*.md") if p.name not in pages)
+    written = write_all(options.root)
+    stale = sorted(p.name for p in (options.root / "docs/results").glob("*.md") if f"docs/results/{p.name}" not in written)
     if not options.check:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in pages.items():
-            (folder / name).write_text(text)
+        (options.root / "docs/results").mkdir(parents=True, exist_ok=True)
+        for path, text in written.items():
+            (options.root / path).write_text(text)
         for name in stale:
-            (folder / name).unlink()
-        readme.write_text(readme_text)
-        print(f"wrote {len(pages)} pages to {folder}, and the tables of {readme}")
+            (options.root / "docs/results" / name).unlink()
+        print(f"wrote {len(written)} files below {options.root / 'docs'}")
         return 0
     wrong = [f"docs/results/{name} has no file in bench/results" for name in stale]
-    for name, text in pages.items():
-        if not (folder / name).exists():
-            wrong.append(f"docs/results/{name} is missing")
-        elif (folder / name).read_text() != text:
-            wrong.append(f"docs/results/{name} differs from bench/results")
-    if readme.read_text() != readme_text:
-        wrong.append("README.md: a table differs from bench/results")
+    for path, text in written.items():
+        if not (options.root / path).exists():
+            wrong.append(f"{path} is missing")
+        elif (options.root / path).read_text() != text:
+            wrong.append(f"{path} differs from bench/results")
     for line in wrong:
         print(f"{line}; run scripts/results.py", file=sys.stderr)
     return 1 if wrong else 0

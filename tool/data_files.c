@@ -118,9 +118,7 @@ rcv_status data_files_open(data_files *files, rcv_context *context, rcv_settings
     }
     announce(files->paths[PART_TRAIN]);
     const rcv_status status = rcv_training_data_open(context, settings, &given, files->data, &sentence);
-    if (sentence != NULL) {
-        note("%s", sentence);
-    }
+    files->recognised = sentence != NULL ? text_of("%s", sentence) : NULL;
     rcv_text_free(context, sentence);
     return status;
 }
@@ -149,5 +147,6 @@ void data_files_close(data_files *files) {
         rcv_data_free(files->data[part]);
         free(files->paths[part]);
     }
+    free(files->recognised);
     *files = (struct data_files){0};
 }

@@ -7,6 +7,7 @@
 typedef struct data_files {
     char *paths[3];           /* train, valid, test; NULL: none, or a share of the training data */
     rcv_data *data[3];        /* opened; or NULL */
+    char *recognised;         /* what the training data was recognised as, and what changes that; NULL: it was said */
     bool is_named_by_file[3]; /* the checkpoint names the data: then no cache is written beside it */
 } data_files;
 
@@ -18,7 +19,7 @@ void data_files_note_names(data_files *files, const rcv_settings *settings, cons
 /* Finds the files that the settings name: `data` is a file, or a folder with a file for each part. Parquet and Arrow files are converted, and the results
  * take their places. False after saying what is wrong. */
 bool data_files_find(data_files *files, const rcv_settings *settings);
-/* Opens training and validation data, and test data that is a share of the training data. Says what was recognised, and sets it in `settings`. `vocabulary` NULL:
+/* Opens training and validation data, and test data that is a share of the training data. What was recognised is kept as a sentence, and set in `settings`. `vocabulary` NULL:
  * that of the settings, or one made from the training text. */
 rcv_status data_files_open(data_files *files, rcv_context *context, rcv_settings *settings,
                            const rcv_vocabulary *vocabulary);

@@ -181,7 +181,8 @@ static bool is_a_choice(const command *command, const char *argument) {
         known = longer;
     }
     if (!found && choices[1] == NULL) {
-        say("%s has no '%.60s'; use recurve %s %s", command->verb, argument, command->verb, known);
+        const char *next = command->operand_count > 1 ? command->operands[1].name : "";
+        say("%s has no '%.60s'; use %s %s %s", command->verb, argument, command->verb, known, next);
     } else if (!found) {
         say("%s must be %s, not '%.60s'", command->operands[0].name, known, argument);
     }

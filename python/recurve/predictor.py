@@ -27,10 +27,6 @@ from recurve.stream import Stream
 Output = Literal["default", "logits", "probabilities", "log_probabilities"]
 
 
-#: names of tokens of a byte-pair encoding that may end a line
-_ENDS = (b"<|endoftext|>", b"</s>", b"<|end_of_text|>", b"<eos>", b"<|eos|>", b"[EOS]")
-
-
 @dataclass(frozen=True)
 class Predictions:
     """What a model predicts of a file."""
@@ -139,26 +135,20 @@ class Predictor:
         """The tokens of a text, int64, as the model has read them in training.
 
         A model of words reads <eos> for the end of a line. A language model of words or lines reads it before the text,
-        too; every other model of words after the text.
+        too; every other model of words after the text. Of characters and pieces, a language model of lines reads the token
+        that ends a line before the text.
         """
         level, pointer = self.level, native().rcv_learner_vocabulary(self._handle)
         if level is None:
             raise ValueError(f"{self.path} reads numbers, not text")
         data = text.encode() if isinstance(text, str) else text
-        begins = self.kind == "lines" or (self.is_text and (level == "word" or not data))
-        ends = level == "word" and not self.is_text and not data.endswith(b"\n")
-        tokens = _encode(pointer, data)
-        return np.concatenate([self._line_end()] * begins + [tokens] + [self._line_end()] * ends)
-
-    def _line_end(self) -> Array:
-        """The token of the end of a line: that of a newline, or one with a name of its own."""
-        pointer = native().rcv_learner_vocabulary(self._handle)
-        names = (b"<eos>",) if self.level == "word" else (b"\n",) if self.level != "piece" else _ENDS
-        found = (native().rcv_vocabulary_find(pointer, name, len(name)) for name in names)
-        token = 10 if self.level == "byte" else next((token for token in found if token >= 0), -1)
-        if token < 0:
-            raise ValueError(f"the vocabulary of {self.path} has no end of a line, with which a text would begin")
-        return np.array([token], np.int64)
+        is_words = level == "word"
+        if self.kind == "stream" and not is_words and not data:
+            data = b"\n"
+        begins = self.kind == "lines" or (is_words and self.is_text)
+        ends = is_words and not self.is_text and not data.endswith(b"\n")
+        end = np.array([native().rcv_vocabulary_line_end(pointer)], np.int64)
+        return np.concatenate([end] * begins + [_encode(pointer, data)] + [end] * ends)
 
     def _read(self, inputs: Any, lengths: Any) -> tuple[Array, Array | None]:
         """Sequences as one array [steps, batch] of tokens or [steps, batch, features] of numbers, and their lengths."""
@@ -355,7 +345,7 @@ class Predictor:
     ) -> str | Iterator[str]:
         """Continues a text, and returns what was generated, without the prompt.
 
-        tokens       bytes or words to generate
+        tokens       bytes, characters, words or pieces to generate
         temperature  0: always the likeliest token; 1: the model's distribution
         top_k        sample from the k likeliest; 0: from all
         top_p        sample from the likeliest that together have this probability; 0: from all

@@ -9,7 +9,7 @@ enum {
     RCVI_LIMIT_WISDOM = 16 << 20,         /* of a file of wisdom */
     RCVI_LIMIT_WISDOM_LINE = 4096,        /* of a line of it */
     RCVI_LIMIT_KERNEL = 64 << 20,         /* of a compiled kernel in the cache */
-    RCVI_LIMIT_VOCABULARY = 256 << 20,    /* of a list of words */
+    RCVI_LIMIT_VOCABULARY = 256 << 20,    /* of a list of words or characters, or of a tokenizer.json */
     RCVI_LIMIT_CLASSES = 64 << 20,        /* of the class names in a token cache */
     RCVI_LIMIT_EXAMPLE = 256 << 20,       /* of a line of examples */
     RCVI_LIMIT_NAMES = 50000000,          /* of a vocabulary, and of classes, in the header of a model */

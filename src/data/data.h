@@ -30,8 +30,6 @@ rcv_missing rcvi_data_missing(const rcv_data *data); /* other than RCV_MISSING_E
 rcv_status rcvi_data_count_classes(const rcv_data *data, int64_t *counts); /* [outputs] targets of each class */
 uint64_t rcvi_data_hash(const rcv_data *data); /* of the text and the options it was read with */
 
-/* The token that ends a line: <eos> of words, the newline of bytes and characters, of pieces as docs/DATA.md says; -1: none. */
-int64_t rcvi_vocabulary_line_end(const rcv_vocabulary *vocabulary);
 rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **vocabulary);
 
 /* ---- batches ---- */

@@ -94,7 +94,7 @@ class ReportPage(Page):
         if tag == "meta":
             self.metas.append(attributes)
         if tag == "div" and kind.startswith("chart"):
-            self.axis = kind.split()[1]
+            self.axis = (kind.split() + [None])[1]
         if tag == "input":
             self.inputs.append(attributes)
         if tag == "tr":

@@ -39,7 +39,26 @@ write("forecast.jsonl", forecast, {"metrics": {"mae": 0.4321, "rmse": 0.6, "r2":
 write("worse.jsonl", forecast, {"metrics": {"mae": 0.5321}}, 0.2)
 n = 60
 write("many.jsonl", classes, {"classes": ["c%d" % i for i in range(n)],
-                              "confusion": [[1000 if i == j else 37 if (i, j) == (4, 9) else 0 for j in range(n)] for i in range(n)]})
+                              "confusion": [[1000 if i == j else 5 + i if j == i + 1 else 0 for j in range(n)] for i in range(n)]})
+
+# Every text of a log is somebody's.
+def evil(value):
+    if isinstance(value, dict):
+        return {(key if key in keys else bad + key): evil(item) for key, item in value.items()}
+    return [evil(item) for item in value] if isinstance(value, list) else bad if value == "" else value
+bad = '"><script>alert(1)</script>&<b>'
+keys = ("event step epoch loss seconds tokens_per_second metrics device date version commit parameters plans settings ranks replicas stages "
+        "micro_batches time_chunks split transport reason classes confusion data description accuracy rank replica stage spans").split()
+for name, ranks in ("evil", 1), ("evil-two", 2):
+    lines = [{"event": "start", "device": "", "date": "", "version": "", "commit": "", "parameters": 3, "plans": [""], "data": {"description": ""},
+              "settings": {"cell": "", "of-later": "", "hidden": 1},
+              "ranks": {"replicas": ranks, "stages": 1, "split": "", "transport": ""}},
+             {"event": "progress", "step": 1, "loss": 1, "seconds": 1, "tokens_per_second": 5},
+             {"event": "validation", "step": 1, "loss": 1, "metrics": {"accuracy": 0.5, "": 1}},
+             {"event": "timeline", "step": 1, "rank": 0, "replica": 0, "stage": 0, "spans": [["forward", 0, 0, 1]]},
+             {"event": "end", "reason": ""}, {"event": "test", "loss": 1, "classes": ["", "a"], "confusion": [[1, 2], [3, 4]]}]
+    with open(name + ".jsonl", "w") as file:
+        file.write("".join(json.dumps(evil(line)) + "\n" for line in lines))
 for name, broken in {"ragged": [[1, 2], [3]], "negative": [[1, -2], [3, 4]], "words": [[1, "2"], [3, 4]], "small": [[1, 2]]}.items():
     write(name + ".jsonl", classes, {"metrics": {"accuracy": 0.5}, "classes": ["a", "b"], "confusion": broken})
 PYTHON
@@ -77,6 +96,7 @@ want("the validations", page.tables["validations"], [["updates", "epoch", "loss"
      ["50", "1", "1.0200", "0.7500", "0.7000", "0.6500", "0.6700", "0.8500", "50.0"], ["100", "2", "1.0100", "0.8000", "0.7500", "0.7000", "0.7200", "0.9000", "100.0"]])
 want("the data", "waves.csv: 3 <classes> & more" in page.words, True)
 want("no perplexity", "erplexity" in text, False)
+want("what is counted", [cards.get("sequences a second"), "tokens a second" in text], ["5,000", False])
 PYTHON
 report untested.jsonl
 check untested <<'PYTHON'
@@ -94,7 +114,8 @@ PYTHON
 report many.jsonl
 check many <<'PYTHON'
 want("no matrix of 60 classes", "Confusion matrix" in text, False)
-want("the mistakes", page.tables["classes"][61:], [["true class", "predicted class", "count"], ["c4", "c9", "37"]])
+want("the mistakes", page.tables["classes"][61:], [["true class", "predicted class", "count"]] +
+     [["c%d" % i, "c%d" % (i + 1), str(5 + i)] for i in range(58, 38, -1)])
 PYTHON
 for name in ragged negative words small; do
     report $name.jsonl
@@ -110,6 +131,7 @@ want("the table", [row[1:2] + row[3:7] for row in page.tables["runs"]], [
     ["updates", "best validation loss", "test loss", "best validation accuracy", "test accuracy"],
     ["100", "1.0100", "0.7500", "0.8000", "0.9407"], ["100", "1.0600", "0.7500", "0.8500", "0.9600"], ["100", "1.0100", "", "0.8000", ""]])
 want("the best", [place[1:] for place in page.best], [(1, 3), (2, 5), (2, 6)])
+want("what is counted", page.tables["runs"][0][9:10] + page.words.count("tokens a second") * [""], ["sequences a second"])
 want("the curves", [len(page.paths["metric", axis]) for axis in ("x0", "x1", "x2")], [3, 3, 3])
 want("the title", "Validation accuracy" in page.words, True)
 want("the cards", [cards.get("best accuracy, test: better.jsonl"), cards.get("best accuracy, validation: better.jsonl")], ["0.9600", "0.8500"])
@@ -121,6 +143,17 @@ good = (runs[0]["test"]["confusion"][1] == [20, 1180, 0, 0] and runs[0]["test"][
         and abs(runs[1]["best_validation"]["metrics"]["accuracy"] - 0.85) < 1e-9 and runs[0]["data"]["sequences"] == 600)
 print("" if good else "FAILED: the summary has other metrics: %s" % runs)
 sys.exit(not good)
+PYTHON
+for name in evil evil-two; do
+    report $name.jsonl
+    check $name <<'PYTHON'
+want("the texts", page.words.count('"><script>alert(1)</script>&<b>') >= 8, True)
+PYTHON
+done
+report evil.jsonl evil-two.jsonl --output evils.html
+check evils <<'PYTHON'
+want("scaling", 'id="arrangements"' in text, True)
+want("the texts", text.count("&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;&lt;b&gt;") >= 8, True)
 PYTHON
 report forecast.jsonl worse.jsonl --output errors.html
 check errors <<'PYTHON'

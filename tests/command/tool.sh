@@ -71,7 +71,7 @@ echo a text >book.txt
 bad 2 "'book.txt' is a file and no verb" book.txt
 bad 2 "takes no operand: remove 'lstm'" list lstm
 bad 2 "one operand too many for cell" cell lstm gru
-bad 2 "data has no 'book.txt'; use recurve data stats" data book.txt
+bad 2 "data has no 'book.txt'; use data stats FILE" data book.txt
 bad 2 "no option" --frobnicate
 bad 2 "one verb" help list list
 bad 2 "did you mean --hidden?" train text --hiden 3
@@ -263,11 +263,24 @@ good export whole whole.only
 cmp -s lm2.only whole.only || complain "30 and 10 updates are not 40"
 good train text --output fresh --steps 0 "${small[@]}"
 good eval fresh text
-before=$(sed -n 's/^nats.byte *//p' out)
+before=$(sed -n 's/^loss *\([0-9.]*\) .*$/\1/p' out)
 leakless good eval lm2 text
-after=$(sed -n 's/^nats.byte *//p' out)
-has '^bytes +[0-9]+$'
-has '^perplexity +[0-9.]+$'
+after=$(sed -n 's/^loss *\([0-9.]*\) .*$/\1/p' out)
+has '^bytes +[0-9,]+$'
+has '^bits/byte +[0-9.]+$'
+cp out first
+good eval lm2 text --json found.json
+cmp -s first out || complain "eval --json prints something else"
+python "
+import json, math
+found, printed = json.load(open('found.json')), dict(line.split()[:2] for line in open('out'))
+assert found['counted'] == int(printed['bytes'].replace(',', '')) and abs(found['loss'] - $after) < 1e-5
+assert abs(found['bits_per_byte'] - found['loss'] / math.log(2)) < 1e-6 and 'confusion' not in found and 'mae' not in found
+" || complain "eval's JSON is not what it prints"
+mkdir folder && cp text folder/test.txt
+good eval lm2 folder
+cmp -s first out || complain "eval of a folder does not read its test file"
+rm -r folder && mkdir folder && bad 1 "without a test file" eval lm2 folder
 python "assert 5 < $before < 8 and $after < $before - 0.5" || complain "training goes from $before to $after"
 bad 1 'tpu' generate lm --tokens 5 --device tpu
 bad 1 '' generate lm --tokens 5 --device cuda:99999
@@ -285,6 +298,33 @@ if [ -c /dev/full ]; then
     [ $? = 1 ] && grep -q '^recurve: cannot write' err || complain "a full device is no failure"
 fi
 
+# classes and values
+for ((i = 0; i < 90; i++)); do echo "{\"x\": [$((i % 3)), $((i % 3 * 2)), 1], \"y\": \"c$((i % 3))\"}"; done >classes.jsonl
+good train classes.jsonl --kind classes --output c.model --hidden 8 --batch 6 --epochs 20 --effort estimate --quiet
+good eval c.model classes.jsonl --json found.json
+has '^accuracy +1\.000000$'
+has '^F1 +1\.000000$'
+has '^AUC +1\.000000 '
+has '^c1 +1\.000 +1\.000 +1\.000 +30$'
+has '^c2 +0 +0 +30$'
+cp out first
+good eval c.model classes.jsonl --batch 7
+sed '/^loss/d' first >a && sed '/^loss/d' out >b && cmp -s a b || complain "a batch of 7 gives other metrics"
+python "
+import json
+found = json.load(open('found.json'))
+assert found['confusion'] == [[30, 0, 0], [0, 30, 0], [0, 0, 30]] and found['classes'] == ['c0', 'c1', 'c2'] and found['accuracy'] == 1, found
+" || complain "the confusion matrix in JSON"
+sed 's/"c0"/"c3"/' classes.jsonl >unknown.jsonl
+bad 1 "c3" eval c.model unknown.jsonl
+for ((i = 0; i < 40; i++)); do echo "{\"x\": [$i, 1, 2], \"y\": $((2 * i))}"; done >values.jsonl
+good train values.jsonl --kind values --output v.model --hidden 4 --steps 2 --effort estimate --quiet
+good eval v.model values.jsonl
+has '^MAE +[0-9.]+  mean absolute error$'
+has '^RMSE +[0-9.]+  '
+has '^R2 +-?[0-9.]+  '
+! grep -qE 'naive|accuracy|perplexity' out || complain "metrics that do not apply"
+
 : >empty
 bad 1 "empty" train empty --output new --steps 1
 bad 1 "nothing" train nothing --output new --steps 1
@@ -292,7 +332,7 @@ bad 1 "directory" train . --output new --steps 1
 bad 1 "/dev/null" train /dev/null --output new --steps 1
 bad 1 "missing" train text --output missing/new --steps 1
 bad 1 "directory" train text --output . --steps 1
-leakless bad 1 "window" train text --output new --steps 1 --batch 1000 --length 1000
+leakless bad 1 "window" train text --kind stream --output new --steps 1 --batch 1000 --length 1000
 bad 1 "nosuchcell" train text --output new --steps 1 --cell nosuchcell
 bad 2 "settings" train text --output new --steps 1 --resume model
 bad 2 "--resume" train text --output new --steps 1 --resume lm --hidden 3

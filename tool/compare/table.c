@@ -155,7 +155,7 @@ static void print_explanation(const cell_comparison *comparison, const layout *l
     if (layout->validates) {
         printf("final, best: loss of the last and the best validation; %s: of the best\n", metric);
     } else {
-        printf("loss, %s: of training, since there is no validation data (--valid)\n", metric);
+        printf("loss, %s: of training, since there was no validation (--validate-every)\n", metric);
     }
     if (layout->has_deviation) {
         printf("all are means over seeds; +-: the standard deviation\n");

@@ -94,12 +94,15 @@ void summarise_data(const data_files *files, const rcv_settings *settings) {
     char *vocabulary = has_words ? text_of("; vocabulary of %s", count_text(words).text) : text_of("%s", "");
     put_entry("data", "%s: %s%s", files->paths[PART_TRAIN], rcv_data_description(train), vocabulary);
     free(vocabulary);
+    if (files->recognised != NULL) {
+        put_entry("", "%s", files->recognised);
+    }
     if (files->data[PART_VALID] != NULL) {
         char *valid = part_of(files, settings, PART_VALID, "valid");
         put_entry("validate", "%s", valid);
         free(valid);
     }
-    if (files->paths[PART_TEST] != NULL || files->data[PART_TEST] != NULL) {
+    if (data_files_has_test(files)) {
         char *test = part_of(files, settings, PART_TEST, "test");
         put_entry("test", "%s, at the end", test);
         free(test);

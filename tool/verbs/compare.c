@@ -76,6 +76,22 @@ static parsed collect_settings(arguments *arguments, rcv_context *context, rcv_s
     return status == RCV_OK ? PARSED_GO : PARSED_WRONG;
 }
 
+/* A comparison is by validation: where there is no data for it, a share of the training data is taken. */
+static bool find_files(cell_comparison *comparison, rcv_settings *settings) {
+    data_files *files = &comparison->files;
+    if (!data_files_find(files, settings)) {
+        return false;
+    }
+    free(files->paths[PART_TEST]);
+    files->paths[PART_TEST] = NULL;
+    if (rcv_settings_get(settings, "valid")[0] == '\0' && files->paths[PART_VALID] == NULL &&
+        rcv_settings_set(settings, "valid", "10%") != RCV_OK) {
+        say("%s", rcv_message());
+        return false;
+    }
+    return true;
+}
+
 /* Padded lengths that are chosen by a cell's speed would give cells different batches: here they depend on the data alone. */
 static rcv_status fix_buckets(const rcv_data *data, rcv_settings *settings) {
     const char *given = rcv_settings_get(settings, "buckets");
@@ -233,12 +249,9 @@ static int conclude(const cell_comparison *comparison, const arguments *argument
 
 static int compare(cell_comparison *comparison, arguments *arguments, rcv_settings *settings) {
     bool made = false;
-    if (!cells_open(comparison, arguments->operands, arguments->operand_count) ||
-        !data_files_find(&comparison->files, settings)) {
+    if (!cells_open(comparison, arguments->operands, arguments->operand_count) || !find_files(comparison, settings)) {
         return EXIT_FAILED;
     }
-    free(comparison->files.paths[PART_TEST]);
-    comparison->files.paths[PART_TEST] = NULL;
     const rcv_status status = open_all(comparison, arguments, settings);
     if (status != RCV_OK) {
         return fail(status);
@@ -286,8 +299,8 @@ static void on_library_log(void *user, const char *line) {
 
 static const char details[] =
     "Each cell is trained with the same settings, batches and seeds, one after the other, for the same time,\n"
-    "updates or passes over the data. FOLDER has the log and the model of\n"
-    "every run, comparison.html and comparison.json. The table has the best cell first.\n"
+    "updates or passes over the data. FOLDER has the log and the model of every run, comparison.html and\n"
+    "comparison.json. The table has the best cell first. Without validation data a tenth of DATA is kept for it.\n"
     "\n"
     "The same command continues a comparison that was interrupted: runs that have finished are kept, also\n"
     "where cells or seeds are added. A cell that cannot be read is reported before anything is trained.";

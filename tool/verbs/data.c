@@ -1,4 +1,6 @@
-/* recurve data stats: the sizes of a training file, the lengths of its sequences, and lengths to pad them to. */
+/* recurve data stats: the sizes of a training file, its columns and classes, the lengths of its sequences, and lengths to pad them to. */
+#include "columnar/columnar.h"
+#include "data_columns.h"
 #include "json.h"
 #include "paths.h"
 
@@ -9,8 +11,9 @@
 
 enum { ROWS = 16, BAR = 50 }; /* of the histogram */
 
-static const char *const levels[] = {"word", "byte", "character", "piece", NULL};
-static const char *const kinds[] = {"stream", "lines", "classes", "values", NULL};
+/* Settings of a training run that say how the file is read. */
+static const char *const reading[] = {"format",   "level", "kind",    "features", "target",
+                                      "sequence", "time",  "horizon", "missing",  "vocabulary"};
 
 /* Lengths to which sequences are padded, and the cost of the padding. */
 typedef struct {
@@ -23,10 +26,10 @@ typedef struct {
 enum { WAYS = 3 };
 
 typedef struct {
-    const char *what, *path, *cache, *lengths, *json, *vocabulary;
-    int level, kind;
-    int64_t most;  /* maximum of automatic buckets; 0: none */
-    buckets given; /* count 0: none were given */
+    const char *what, *path, *cache, *lengths, *json;
+    rcv_settings *settings; /* of `reading` */
+    int64_t most;           /* maximum of automatic buckets; 0: none */
+    buckets given;          /* count 0: none were given */
 } arguments;
 
 typedef struct {
@@ -34,6 +37,7 @@ typedef struct {
     int64_t *counts; /* [longest + 1], NULL for a stream */
     buckets ways[WAYS];
     size_t way_count;
+    column_statistics columns;
 } statistics;
 
 /* ---- arguments ---- */
@@ -80,32 +84,45 @@ static bool parse_buckets(arguments *arguments) {
     return parse_lengths(text, &arguments->given);
 }
 
+/* The setting of this name as an option of this verb. */
+static option setting_option(rcv_settings *settings, const char *name) {
+    size_t i = 0;
+    while (strcmp(rcv_setting_at(i)->name, name) != 0) {
+        i++;
+    }
+    return (option){.name = name,
+                    .type = OPTION_SETTING,
+                    .destination = settings,
+                    .value = rcv_setting_at(i)->value,
+                    .help = rcv_setting_at(i)->help};
+}
+
 static parsed parse(arguments *arguments, int argc, char **argv) {
     static const char *const whats[] = {"stats", NULL};
     const operand operands[] = {
         {"stats", "the word stats", &arguments->what},
-        {"FILE", "a text, or examples, one a line", &arguments->path},
+        {"FILE", "a text, or a table, JSON lines or arrays as for training", &arguments->path},
     };
+    option settings[COUNT(reading)];
     option options[] = {
-        {"level", OPTION_CHOICE, &arguments->level, .value = "LEVEL", .help = "tokens: word, byte, character or piece",
-         .choices = levels},
-        {"vocabulary", OPTION_TEXT, &arguments->vocabulary, .value = "FILE",
-         .help = "words, characters, or a tokenizer.json, which sets the level; else of the text"},
-        {"kind", OPTION_CHOICE, &arguments->kind, .value = "KIND", .help = "stream, lines, classes or values",
-         .choices = kinds},
         {"buckets", OPTION_TEXT, &arguments->lengths, .value = "HOW",
          .help = "none, lengths such as 10,20,40, auto, or auto:K"},
-        {"cache", OPTION_TEXT, &arguments->cache, .value = "FOLDER", .help = "where tokens are cached"},
+        {"cache", OPTION_TEXT, &arguments->cache, .value = "FOLDER", .help = "where what is read is cached"},
         {"json", OPTION_TEXT, &arguments->json, .value = "FILE", .help = "write all results as JSON"},
     };
-    const option_group group = {"Options", options, COUNT(options)};
+    for (size_t i = 0; i < COUNT(reading); i++) {
+        settings[i] = setting_option(arguments->settings, reading[i]);
+    }
+    const option_group groups[] = {{"How the file is read, as in training", settings, COUNT(settings)},
+                                   {"Options", options, COUNT(options)}};
     const command command = {.verb = "data",
-                             .summary = "Shows statistics of a training file: tokens, lengths of sequences, buckets",
+                             .summary =
+                                 "Shows statistics of a training file: columns, classes, tokens, lengths of sequences",
                              .operands = operands,
                              .operand_count = COUNT(operands),
                              .choices = whats,
-                             .groups = &group,
-                             .group_count = 1};
+                             .groups = groups,
+                             .group_count = COUNT(groups)};
     const parsed next = command_parse(&command, argc, argv);
     if (next != PARSED_GO) {
         return next;
@@ -142,23 +159,38 @@ static rcv_status find_buckets(const arguments *arguments, statistics *s) {
     return status;
 }
 
-static rcv_status compute_statistics(rcv_context *context, const arguments *arguments, statistics *s) {
-    rcv_vocabulary *vocabulary = NULL;
-    rcv_data_options options = RCV_INIT(rcv_data_options, .level = (rcv_level)arguments->level,
-                                        .kind = (rcv_data_kind)arguments->kind, .cache = arguments->cache);
-    rcv_status status = RCV_OK;
-    if (arguments->vocabulary != NULL) {
-        status = rcv_vocabulary_load(context, arguments->vocabulary, &vocabulary);
+/* Reads the file as a training run does, but sequences are not cut into pieces, and missing features are counted. */
+static rcv_status open_data(rcv_context *context, const arguments *arguments, const char *path, statistics *s) {
+    rcv_data *parts[RCV_DATA_PARTS];
+    char *sentence = NULL;
+    const rcv_training_files files = RCV_INIT(rcv_training_files, .paths = {path});
+    rcv_status status = rcv_settings_set(arguments->settings, "length", "16777216");
+    if (status == RCV_OK && !rcv_settings_given(arguments->settings, "missing")) {
+        status = rcv_settings_set(arguments->settings, "missing", "previous");
     }
-    if (vocabulary != NULL) {
-        options.vocabulary = vocabulary;
-        options.level = rcv_vocabulary_level(vocabulary);
+    if (status == RCV_OK && arguments->cache != NULL) {
+        status = rcv_settings_set(arguments->settings, "cache", arguments->cache);
     }
     if (status == RCV_OK) {
-        status = rcv_data_open(context, arguments->path, &options, &s->data);
+        status = rcv_training_data_open(context, arguments->settings, &files, parts, &sentence);
     }
-    rcv_vocabulary_free(vocabulary);
-    if (status != RCV_OK || options.kind == RCV_DATA_STREAM) {
+    if (status == RCV_OK) {
+        s->data = parts[RCV_TRAIN];
+    }
+    if (sentence != NULL) {
+        note("%s", sentence);
+    }
+    rcv_text_free(context, sentence);
+    return status;
+}
+
+static rcv_status compute_statistics(rcv_context *context, const arguments *arguments, const char *path,
+                                     statistics *s) {
+    rcv_status status = open_data(context, arguments, path, s);
+    if (status == RCV_OK) {
+        status = columns_compute(s->data, &s->columns);
+    }
+    if (status != RCV_OK || rcv_data_get_kind(s->data) == RCV_DATA_STREAM) {
         return status;
     }
     s->counts = need((size_t)rcv_data_longest(s->data) + 1, sizeof *s->counts);
@@ -211,7 +243,7 @@ static size_t list_sizes(const statistics *s, const char **names, int64_t *value
         {"sequences", rcv_data_sequences(data), true},
         {"longest", rcv_data_longest(data), true},
         {"features", rcv_data_features(data), !tokens},
-        {rcv_data_get_kind(data) == RCV_DATA_CLASSES ? "classes" : "values", rcv_data_outputs(data), !text},
+        {s->columns.class_count > 0 ? "classes" : "values", rcv_data_outputs(data), !text},
     };
     size_t count = 0;
     for (size_t i = 0; i < COUNT(all); i++) {
@@ -232,6 +264,7 @@ static void print_statistics(const statistics *s) {
     for (size_t i = 0; i < count; i++) {
         printf("%-11s %lld\n", names[i], (long long)values[i]);
     }
+    columns_print(&s->columns, s->data);
     if (s->counts != NULL) {
         print_histogram(s);
         print_ways(s);
@@ -266,15 +299,16 @@ static json_t *lengths_json(const statistics *s) {
     return all;
 }
 
-static json_t *statistics_json(const statistics *s) {
+static json_t *statistics_json(const statistics *s, const rcv_settings *settings) {
     const char *names[SIZES];
     int64_t values[SIZES];
     const size_t count = list_sizes(s, names, values);
-    json_t *all =
-        json_pack("{s:s, s:s}", "level", levels[rcv_data_level(s->data)], "kind", kinds[rcv_data_get_kind(s->data)]);
+    json_t *all = json_pack("{s:s, s:s, s:s}", "level", rcv_settings_get(settings, "level"), "kind",
+                            rcv_settings_get(settings, "kind"), "description", rcv_data_description(s->data));
     for (size_t i = 0; i < count; i++) {
         json_object_set_new(all, names[i], json_integer(values[i]));
     }
+    columns_add_json(&s->columns, s->data, all);
     if (s->counts != NULL) {
         json_object_set_new(all, "lengths", lengths_json(s));
         json_object_set_new(all, "buckets", ways_json(s));
@@ -282,35 +316,52 @@ static json_t *statistics_json(const statistics *s) {
     return all;
 }
 
-int verb_data(int argc, char **argv) {
-    arguments arguments = {.lengths = "auto"};
-    const parsed next = parse(&arguments, argc, argv);
-    if (next != PARSED_GO) {
-        return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
-    }
-    paths paths = {0};
-    paths_add(&paths, PATH_READ, "FILE", arguments.path);
-    paths_add(&paths, PATH_READ, "--vocabulary", arguments.vocabulary);
-    paths_add(&paths, PATH_FOLDER, "--cache", arguments.cache);
-    paths_add(&paths, PATH_WRITTEN, "--json", arguments.json);
-    if (!paths_are_apart(&paths) || (arguments.json != NULL && !output_is_free(arguments.json, OUTPUT_JSON))) {
-        return EXIT_FAILED;
-    }
-    rcv_context *context = NULL;
+static int show(rcv_context *context, const arguments *arguments, const char *path) {
     statistics s = {0};
-    rcv_status status = rcv_context_new(NULL, &context);
-    if (status == RCV_OK) {
-        status = compute_statistics(context, &arguments, &s);
-    }
+    const rcv_status status = compute_statistics(context, arguments, path, &s);
     int result = status == RCV_OK ? EXIT_DONE : fail(status);
     if (status == RCV_OK) {
         print_statistics(&s);
-        if (arguments.json != NULL && !save_json(arguments.json, statistics_json(&s))) {
+        if (arguments->json != NULL && !save_json(arguments->json, statistics_json(&s, arguments->settings))) {
             result = EXIT_FAILED;
         }
     }
     free(s.counts);
+    columns_free(&s.columns);
     rcv_data_free(s.data);
+    return result;
+}
+
+static int check_and_show(rcv_context *context, const arguments *arguments) {
+    paths paths = {0};
+    paths_add(&paths, PATH_READ, "FILE", arguments->path);
+    paths_add(&paths, PATH_READ, "--vocabulary", rcv_settings_get(arguments->settings, "vocabulary"));
+    paths_add(&paths, PATH_FOLDER, "--cache", arguments->cache);
+    paths_add(&paths, PATH_WRITTEN, "--json", arguments->json);
+    if (!paths_are_apart(&paths) || (arguments->json != NULL && !output_is_free(arguments->json, OUTPUT_JSON))) {
+        return EXIT_FAILED;
+    }
+    char *path = text_of("%s", arguments->path);
+    const int result = columnar_convert(&path) ? show(context, arguments, path) : EXIT_FAILED;
+    free(path);
+    return result;
+}
+
+int verb_data(int argc, char **argv) {
+    arguments arguments = {.lengths = "auto"};
+    rcv_context *context = NULL;
+    rcv_status status = rcv_context_new(NULL, &context);
+    if (status == RCV_OK) {
+        status = rcv_settings_new(context, &arguments.settings);
+    }
+    int result = status == RCV_OK ? EXIT_USAGE : fail(status);
+    if (status == RCV_OK) {
+        const parsed next = parse(&arguments, argc, argv);
+        result = next == PARSED_HELP    ? EXIT_DONE
+                 : next == PARSED_WRONG ? EXIT_USAGE
+                                        : check_and_show(context, &arguments);
+    }
+    rcv_settings_free(arguments.settings);
     rcv_context_free(context);
     return result;
 }

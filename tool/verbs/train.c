@@ -99,22 +99,22 @@ static void on_library_log(void *user, const char *line) {
 
 /* ---- the end ---- */
 
-static void log_test(run *run, const rcv_evaluation *result) {
-    char *numbers = isfinite(result->loss)
-                        ? text_of("\"loss\":%.9g,\"perplexity\":%.9g", result->loss, perplexity_of(result->loss))
-                        : text_of("\"loss\":null,\"perplexity\":null");
-    char *line = text_of("{\"event\":\"test\",%s,\"counted\":%lld}", numbers, (long long)result->counted);
-    on_log(run, line);
-    free(numbers);
-    free(line);
+static rcv_status log_test(run *run, const rcv_learner *learner, const test_result *result) {
+    char *line = NULL;
+    const rcv_status status =
+        rcv_evaluation_print(run->context, learner, &result->evaluation, result->confusion, &line);
+    if (status == RCV_OK) {
+        on_log(run, line);
+    }
+    rcv_text_free(run->context, line);
+    return status;
 }
 
 /* The run's best model by validation, or its last, on the test data. */
 static rcv_status test(run *run, const char *best) {
     rcv_learner *learner = NULL;
     test_result result = {.confusion = NULL};
-    const bool is_open = run->files.data[PART_TEST] != NULL; /* a share of the training data */
-    rcv_status status = is_open ? RCV_OK : data_files_open_test(&run->files, run->context, run->settings);
+    rcv_status status = data_files_open_test(&run->files, run->context, run->settings);
     const char *path = best != NULL ? best : run->output;
     if (status == RCV_OK && best == NULL && run->files.data[PART_VALID] != NULL) {
         note("this run has no best model for %s: the last one is tested", run->output);
@@ -128,7 +128,7 @@ static rcv_status test(run *run, const char *best) {
         status = test_model(learner, run->files.data[PART_TEST], path, &run->progress, &result);
     }
     if (status == RCV_OK) {
-        log_test(run, &result.evaluation);
+        status = log_test(run, learner, &result);
     }
     test_result_free(&result);
     rcv_learner_free(learner);

@@ -448,6 +448,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "vocabulary_size": (c_int64, _P),
     "vocabulary_token": (_P, _P, c_int64, POINTER(c_size_t)),
     "vocabulary_find": (c_int64, _P, c_char_p, c_size_t),
+    "vocabulary_line_end": (c_int64, _P),
     "vocabulary_encode": (_Status, _P, c_char_p, c_size_t, _P, c_size_t, POINTER(c_size_t)),
     "data_free": (None, _P),
     "data_get_kind": (c_int, _P),

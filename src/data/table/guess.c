@@ -37,6 +37,7 @@ static rcv_status begin_columns(guess *g, const rcvi_csv *csv) {
     for (size_t i = 0; i < csv->count; i++) {
         const rcvi_field field = rcvi_field_trim(csv->fields[i]);
         g->columns[i].values.context = g->r->context;
+        g->columns[i].values.comma = csv->separator == ';';
         g->columns[i].name = rcvi_copy_text(g->r->context, field.bytes, field.length);
         if (!g->columns[i].name) return RCV_NO_MEMORY;
         g->count++;

@@ -48,7 +48,7 @@ static const struct { char character, letter; } escapes[] = {{'\n', 'n'}, {'\t',
 enum { ESCAPES = sizeof escapes / sizeof *escapes };
 
 static bool is_control(uint32_t code) {
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (rcvi_unicode_properties(code) & RCVI_SPACE) ||
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (rcvi_unicode_properties(code) & RCVI_UNICODE_SPACE) ||
            code == 0xfeff;
 }
 

@@ -112,7 +112,7 @@ rcv_status rcv_vocabulary_decode(const rcv_vocabulary *vocabulary, int64_t befor
     rcvi_text_init(&out, vocabulary->context);
     decode(vocabulary, before, token, &out);
     const rcv_status status = out.failed ? rcvi_no_memory(out.length) : RCV_OK;
-    if (!status && out.length > 0) memcpy(text, out.bytes, out.length < room ? out.length : room);
+    if (!status && out.length > 0 && room > 0) memcpy(text, out.bytes, out.length < room ? out.length : room);
     if (!status) *length = out.length;
     rcvi_text_drop(&out);
     return status;

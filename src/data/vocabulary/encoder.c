@@ -78,7 +78,7 @@ static rcv_status split(rcvi_encoder *e, size_t number, const char *text, size_t
 }
 
 static bool needs_space(const rcvi_encoder *e, size_t number, const char *text, size_t length) {
-    const rcvi_stage *stage = &e->vocabulary->tokenizer->stages[number];
+    const rcvi_pretokenizer *stage = &e->vocabulary->tokenizer->stages[number];
     if (!e->split_begins[number] || stage->prefix == RCVI_PREFIX_NEVER) return false;
     if (stage->prefix == RCVI_PREFIX_FIRST && !e->text_begins) return false;
     const size_t mark = strlen(RCVI_METASPACE);
@@ -116,7 +116,7 @@ typedef struct {
 } match;
 
 static bool is_space_at(const char *text, size_t at, size_t *step) {
-    return rcvi_unicode_properties(rcvi_utf8_next(text + at, step)) & RCVI_SPACE;
+    return rcvi_unicode_properties(rcvi_utf8_next(text + at, step)) & RCVI_UNICODE_SPACE;
 }
 
 /* Where the white space before `at` begins. */
@@ -193,11 +193,12 @@ static rcv_status check_normal_form(rcvi_encoder *e, const char *bytes, size_t l
         if (code < 0x300) continue;
         const rcvi_unicode_range *range = rcvi_unicode_find(code);
         e->combining = range->combining;
-        if (!(range->properties & RCVI_MAY_CHANGE) && (range->combining == 0 || before <= range->combining)) continue;
+        if (!(range->properties & RCVI_UNICODE_MAY_CHANGE) && (range->combining == 0 || before <= range->combining))
+            continue;
         return rcvi_fail(RCV_UNSUPPORTED,
                          "%s is not in the normal form NFC, or may not be, at byte %lld (U+%04X); this tokenizer needs "
                          "it: convert the text with unicodedata.normalize('NFC', text)",
-                         e->name, (long long)(offset + (int64_t)at), (unsigned)code);
+                         e->name, (long long)offset + (long long)at, (unsigned)code);
     }
     if (offset + (int64_t)length > e->checked) e->checked = offset + (int64_t)length;
     return RCV_OK;

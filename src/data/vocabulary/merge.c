@@ -24,7 +24,7 @@ void rcvi_merger_free(rcvi_merger *m) {
 static rcv_status add_symbol(rcvi_merger *m, int32_t token) {
     const size_t at = m->symbol_count;
     if (!rcvi_grow(m->context, &m->symbols, &m->symbol_capacity, at + 1, sizeof *m->symbols)) return RCV_NO_MEMORY;
-    m->symbols[at] = (rcvi_symbol){token, -1, (int32_t)at - 1};
+    m->symbols[at] = (rcvi_piece){token, -1, (int32_t)at - 1};
     if (at > 0) m->symbols[at - 1].next = (int32_t)at;
     m->symbol_count++;
     return RCV_OK;
@@ -89,7 +89,7 @@ static rcv_status make_symbols(rcvi_merger *m, const char *word, size_t length) 
 
 /* ---- the heap ---- */
 
-static bool is_before(const rcvi_candidate *a, const rcvi_candidate *b) {
+static bool is_before(const rcvi_merge_candidate *a, const rcvi_merge_candidate *b) {
     return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
@@ -100,7 +100,7 @@ static rcv_status push(rcvi_merger *m, int32_t at) {
     const rcvi_merge *merge = rcvi_tokenizer_merge(m->tokenizer, m->symbols[at].token, m->symbols[next].token);
     if (!merge) return RCV_OK;
     if (!rcvi_grow(m->context, &m->heap, &m->heap_capacity, m->heap_count + 1, sizeof *m->heap)) return RCV_NO_MEMORY;
-    const rcvi_candidate added = {merge->rank, at, merge->merged};
+    const rcvi_merge_candidate added = {merge->rank, at, merge->merged};
     size_t place = m->heap_count++;
     for (; place > 0 && is_before(&added, &m->heap[(place - 1) / 2]); place = (place - 1) / 2)
         m->heap[place] = m->heap[(place - 1) / 2];
@@ -108,8 +108,8 @@ static rcv_status push(rcvi_merger *m, int32_t at) {
     return RCV_OK;
 }
 
-static rcvi_candidate pop(rcvi_merger *m) {
-    const rcvi_candidate first = m->heap[0], moved = m->heap[--m->heap_count];
+static rcvi_merge_candidate pop(rcvi_merger *m) {
+    const rcvi_merge_candidate first = m->heap[0], moved = m->heap[--m->heap_count];
     size_t place = 0;
     for (size_t child = 1; child < m->heap_count; child = 2 * place + 1) {
         if (child + 1 < m->heap_count && is_before(&m->heap[child + 1], &m->heap[child])) child++;
@@ -127,10 +127,10 @@ static rcv_status merge_symbols(rcvi_merger *m) {
     m->heap_count = 0;
     for (size_t i = 0; i + 1 < m->symbol_count; i++) RCVI_TRY(push(m, (int32_t)i));
     while (m->heap_count > 0) {
-        const rcvi_candidate c = pop(m);
-        rcvi_symbol *left = &m->symbols[c.at];
+        const rcvi_merge_candidate c = pop(m);
+        rcvi_piece *left = &m->symbols[c.at];
         if (left->token < 0 || left->next < 0) continue;
-        rcvi_symbol *right = &m->symbols[left->next];
+        rcvi_piece *right = &m->symbols[left->next];
         const rcvi_merge *merge = rcvi_tokenizer_merge(m->tokenizer, left->token, right->token);
         if (!merge || merge->merged != c.merged) continue;
         left->token = c.merged;

@@ -7,11 +7,11 @@
 typedef struct {
     int32_t token, next,
         before; /* index of the neighbours; -1: none. `token` is -1 where the symbol was merged into another */
-} rcvi_symbol;
+} rcvi_piece;
 
 typedef struct {
     int32_t rank, at, merged;
-} rcvi_candidate;
+} rcvi_merge_candidate;
 
 /* Memory that is used again for every word. */
 typedef struct {
@@ -19,9 +19,9 @@ typedef struct {
     const rcvi_tokenizer *tokenizer;
     const rcvi_words *words;
     const char *name; /* of the text, in messages */
-    rcvi_symbol *symbols;
+    rcvi_piece *symbols;
     size_t symbol_capacity, symbol_count;
-    rcvi_candidate *heap;
+    rcvi_merge_candidate *heap;
     size_t heap_capacity, heap_count;
     int32_t *tokens; /* the result */
     size_t token_capacity, token_count;

@@ -13,14 +13,15 @@ typedef struct {
 
 enum { OTHER = 0, END = -1 };
 
-/* RCVI_LETTER, RCVI_NUMBER, RCVI_SPACE, OTHER or, behind the text, END. */
+/* RCVI_UNICODE_LETTER, RCVI_UNICODE_NUMBER, RCVI_UNICODE_SPACE, OTHER or, behind the text, END. */
 static int class_at(cursor *c, size_t at, size_t *step) {
     *step = 0;
     if (at >= c->length) {
         c->is_at_end = true;
         return END;
     }
-    return rcvi_unicode_properties(rcvi_utf8_next(c->text + at, step)) & (RCVI_LETTER | RCVI_NUMBER | RCVI_SPACE);
+    return rcvi_unicode_properties(rcvi_utf8_next(c->text + at, step)) &
+           (RCVI_UNICODE_LETTER | RCVI_UNICODE_NUMBER | RCVI_UNICODE_SPACE);
 }
 
 /* The end of the run of characters of a class from `at`; at most `most` characters. */
@@ -59,7 +60,7 @@ static size_t contraction(cursor *c, bool ignore_case) {
 /* \s+(?!\S)|\s+ : white space without its last character, which belongs to what follows, unless it is alone or ends the text. */
 static size_t white_space(cursor *c) {
     size_t at = 0, last = 0, step;
-    while (class_at(c, at, &step) == RCVI_SPACE) {
+    while (class_at(c, at, &step) == RCVI_UNICODE_SPACE) {
         last = at;
         at += step;
     }
@@ -71,13 +72,13 @@ static size_t scan_gpt2(cursor *c) {
     size_t step, end = contraction(c, false), from = c->text[0] == ' ';
     if (end > 0) return end;
     const int class = class_at(c, from, &step);
-    return class == RCVI_SPACE || class == END ? white_space(c) : end_of_run(c, from, class, SIZE_MAX);
+    return class == RCVI_UNICODE_SPACE || class == END ? white_space(c) : end_of_run(c, from, class, SIZE_MAX);
 }
 
 /* \s*[\r\n]+ : white space up to its last line break; 0 where it has none. */
 static size_t line_breaks(cursor *c) {
     size_t end = 0, step;
-    for (size_t at = 0; class_at(c, at, &step) == RCVI_SPACE; at += step)
+    for (size_t at = 0; class_at(c, at, &step) == RCVI_UNICODE_SPACE; at += step)
         if (is_line_break(c->text[at])) end = at + 1;
     return end;
 }
@@ -87,10 +88,10 @@ static size_t scan_cl100k(cursor *c, size_t digits) {
     size_t step, next, end = contraction(c, true);
     if (end > 0) return end;
     const int class = class_at(c, 0, &step);
-    if (class == RCVI_LETTER) return end_of_run(c, 0, RCVI_LETTER, SIZE_MAX);
-    if (class == RCVI_NUMBER) return end_of_run(c, 0, RCVI_NUMBER, digits);
-    if (!is_line_break(c->text[0]) && class_at(c, step, &next) == RCVI_LETTER)
-        return end_of_run(c, step, RCVI_LETTER, SIZE_MAX);
+    if (class == RCVI_UNICODE_LETTER) return end_of_run(c, 0, RCVI_UNICODE_LETTER, SIZE_MAX);
+    if (class == RCVI_UNICODE_NUMBER) return end_of_run(c, 0, RCVI_UNICODE_NUMBER, digits);
+    if (!is_line_break(c->text[0]) && class_at(c, step, &next) == RCVI_UNICODE_LETTER)
+        return end_of_run(c, step, RCVI_UNICODE_LETTER, SIZE_MAX);
     const size_t from = c->text[0] == ' ';
     if (class_at(c, from, &next) == OTHER) {
         end = end_of_run(c, from, OTHER, SIZE_MAX);
@@ -116,13 +117,13 @@ static size_t same_properties(cursor *c, int mask) {
 }
 
 /* \w+|[^\w\s]+, or white space */
-static size_t scan_words(cursor *c) { return same_properties(c, RCVI_WORD_CHARACTER | RCVI_SPACE); }
-static size_t scan_white_space(cursor *c) { return same_properties(c, RCVI_SPACE); }
-static size_t scan_numbers(cursor *c) { return same_properties(c, RCVI_NUMBER); }
+static size_t scan_words(cursor *c) { return same_properties(c, RCVI_UNICODE_WORD_CHARACTER | RCVI_UNICODE_SPACE); }
+static size_t scan_white_space(cursor *c) { return same_properties(c, RCVI_UNICODE_SPACE); }
+static size_t scan_numbers(cursor *c) { return same_properties(c, RCVI_UNICODE_NUMBER); }
 
 static size_t scan_digits(cursor *c) {
     size_t step;
-    return class_at(c, 0, &step) == RCVI_NUMBER ? step : scan_numbers(c);
+    return class_at(c, 0, &step) == RCVI_UNICODE_NUMBER ? step : scan_numbers(c);
 }
 
 static size_t scan_metaspace(cursor *c) {
@@ -158,16 +159,16 @@ static const struct {
     [RCVI_SPLIT_DIGITS] = {scan_digits, false, true},
 };
 
-rcvi_pretoken rcvi_pretoken_next(rcvi_split split, const char *text, size_t length, bool ends) {
+rcvi_pretoken rcvi_pretoken_next(rcvi_text_split split, const char *text, size_t length, bool ends) {
     cursor c = {.text = text, .length = length};
     size_t step, bytes = splits[split].scan(&c);
     const bool is_known = ends || !c.is_at_end;
     if (!is_known && !splits[split].gives_parts) return (rcvi_pretoken){0};
-    const bool dropped = splits[split].drops_space && class_at(&c, 0, &step) == RCVI_SPACE;
+    const bool dropped = splits[split].drops_space && class_at(&c, 0, &step) == RCVI_UNICODE_SPACE;
     return (rcvi_pretoken){.bytes = bytes, .dropped = dropped, .ends = is_known};
 }
 
-rcvi_split rcvi_split_of_pattern(const char *pattern) {
+rcvi_text_split rcvi_split_of_pattern(const char *pattern) {
     static const char contractions[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}";
     static const char rest[] = "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
     static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";

@@ -15,7 +15,7 @@ typedef enum {
     RCVI_SPLIT_NUMBERS,          /* runs of numbers or of others */
     RCVI_SPLIT_DIGITS,           /* single numbers, and runs of others */
     RCVI_SPLITS
-} rcvi_split;
+} rcvi_text_split;
 
 typedef struct {
     size_t bytes; /* 0: more of the text is needed */
@@ -25,9 +25,9 @@ typedef struct {
 } rcvi_pretoken;
 
 /* The pre-token at the beginning of `length` > 0 bytes of UTF-8. `ends`: the text ends behind them. */
-rcvi_pretoken rcvi_pretoken_next(rcvi_split split, const char *text, size_t length, bool ends);
+rcvi_pretoken rcvi_pretoken_next(rcvi_text_split split, const char *text, size_t length, bool ends);
 /* Finds the regular expression of a `Split` by its text; RCVI_SPLIT_NONE where it is not known. */
-rcvi_split rcvi_split_of_pattern(const char *pattern);
+rcvi_text_split rcvi_split_of_pattern(const char *pattern);
 
 #define RCVI_METASPACE "\xe2\x96\x81" /* U+2581, which stands for a space */
 

@@ -15,9 +15,9 @@ enum { RCVI_MOST_STAGES = 8 };
 typedef enum { RCVI_PREFIX_NEVER, RCVI_PREFIX_FIRST, RCVI_PREFIX_ALWAYS } rcvi_prefix;
 
 typedef struct {
-    rcvi_split split;
+    rcvi_text_split split;
     rcvi_prefix prefix; /* a space before parts of a text that begin with none: the first one, or all */
-} rcvi_stage;
+} rcvi_pretokenizer;
 
 /* Two neighbours and what they become. */
 typedef struct {
@@ -55,7 +55,7 @@ struct rcvi_tokenizer {
     int32_t unk, eos, newline; /* -1: none */
     bool byte_level, byte_fallback, fuse_unk, ignore_merges, metaspace, normal_form;
     char *suffix; /* end_of_word_suffix; NULL: none */
-    rcvi_stage stages[RCVI_MOST_STAGES];
+    rcvi_pretokenizer stages[RCVI_MOST_STAGES];
     size_t stage_count;
     rcvi_added *added; /* longer ones first */
     size_t added_count, longest_added;

@@ -61,12 +61,12 @@ static const component normalizers[] = {{"NFC", read_nfc}};
 
 /* ---- pre_tokenizer ---- */
 
-static rcv_status add_stage(reader *r, rcvi_split split, rcvi_prefix prefix) {
+static rcv_status add_stage(reader *r, rcvi_text_split split, rcvi_prefix prefix) {
     rcvi_tokenizer *t = r->t;
     if (t->byte_level || t->metaspace)
         return unsupported(r, "pre_tokenizer", t->byte_level ? "behind ByteLevel" : "behind Metaspace");
     if (t->stage_count == RCVI_MOST_STAGES) return unsupported(r, "pre_tokenizer", "Sequence of more than 8");
-    t->stages[t->stage_count++] = (rcvi_stage){split, prefix};
+    t->stages[t->stage_count++] = (rcvi_pretokenizer){split, prefix};
     return RCV_OK;
 }
 
@@ -111,7 +111,7 @@ static rcv_status metaspace_prefix(const reader *r, const json_t *value, rcvi_pr
 }
 
 static rcv_status read_metaspace(reader *r, const json_t *value) {
-    rcvi_prefix prefix;
+    rcvi_prefix prefix = RCVI_PREFIX_NEVER;
     RCVI_TRY(metaspace_prefix(r, value, &prefix));
     if (!is_not_false(value, "split"))
         return unsupported(r, "pre_tokenizer", "Metaspace with \"split\": false, which makes one word of a text,");
@@ -124,7 +124,7 @@ static rcv_status read_metaspace(reader *r, const json_t *value) {
 static rcv_status read_split(reader *r, const json_t *value) {
     const char *pattern = json_string_value(json_object_get(json_object_get(value, "pattern"), "Regex"));
     const bool removed = is(value, "behavior", "Removed"), inverted = json_is_true(json_object_get(value, "invert"));
-    const rcvi_split split = pattern ? rcvi_split_of_pattern(pattern) : RCVI_SPLIT_NONE;
+    const rcvi_text_split split = pattern ? rcvi_split_of_pattern(pattern) : RCVI_SPLIT_NONE;
     if (split == RCVI_SPLIT_NONE)
         return rcvi_fail(
             RCV_UNSUPPORTED,
@@ -164,7 +164,7 @@ static rcv_status decode_byte_fallback(reader *r, const json_t *value) {
 }
 
 static rcv_status decode_metaspace(reader *r, const json_t *value) {
-    rcvi_prefix prefix;
+    rcvi_prefix prefix = RCVI_PREFIX_NEVER;
     RCVI_TRY(metaspace_prefix(r, value, &prefix));
     r->t->decoder.metaspace = true;
     r->t->decoder.strips_first = prefix != RCVI_PREFIX_NEVER;

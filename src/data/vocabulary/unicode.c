@@ -14,10 +14,10 @@ const rcvi_unicode_range *rcvi_unicode_find(uint32_t code) {
     return from < rcvi_unicode_table_size && code >= rcvi_unicode_table[from].first ? &rcvi_unicode_table[from] : &none;
 }
 
-#define SPACE RCVI_SPACE
-#define DIGIT (RCVI_NUMBER | RCVI_WORD_CHARACTER)
-#define LETTER (RCVI_LETTER | RCVI_WORD_CHARACTER)
-#define UNDERSCORE RCVI_WORD_CHARACTER
+#define SPACE RCVI_UNICODE_SPACE
+#define DIGIT (RCVI_UNICODE_NUMBER | RCVI_UNICODE_WORD_CHARACTER)
+#define LETTER (RCVI_UNICODE_LETTER | RCVI_UNICODE_WORD_CHARACTER)
+#define UNDERSCORE RCVI_UNICODE_WORD_CHARACTER
 
 static const uint8_t ascii[128] = {
     ['\t'] = SPACE, ['\n'] = SPACE, ['\v'] = SPACE,     ['\f'] = SPACE, ['\r'] = SPACE, [' '] = SPACE,  ['0'] = DIGIT,

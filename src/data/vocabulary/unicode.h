@@ -5,11 +5,11 @@
 #include "base/base.h"
 
 enum {
-    RCVI_LETTER = 1,         /* category L */
-    RCVI_NUMBER = 2,         /* category N */
-    RCVI_SPACE = 4,          /* White_Space */
-    RCVI_WORD_CHARACTER = 8, /* \w of a regular expression */
-    RCVI_MAY_CHANGE = 16     /* is another character in the normal form NFC, or may combine with one before it */
+    RCVI_UNICODE_LETTER = 1,         /* category L */
+    RCVI_UNICODE_NUMBER = 2,         /* category N */
+    RCVI_UNICODE_SPACE = 4,          /* White_Space */
+    RCVI_UNICODE_WORD_CHARACTER = 8, /* \w of a regular expression */
+    RCVI_UNICODE_MAY_CHANGE = 16 /* is another character in the normal form NFC, or may combine with one before it */
 };
 
 typedef struct {

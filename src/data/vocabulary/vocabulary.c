@@ -163,7 +163,7 @@ void rcv_vocabulary_free(rcv_vocabulary *vocabulary) {
 rcv_level rcv_vocabulary_level(const rcv_vocabulary *vocabulary) { return vocabulary->level; }
 int64_t rcv_vocabulary_size(const rcv_vocabulary *vocabulary) { return vocabulary->words.size; }
 
-int64_t rcvi_vocabulary_line_end(const rcv_vocabulary *vocabulary) { return vocabulary->eos; }
+int64_t rcv_vocabulary_line_end(const rcv_vocabulary *vocabulary) { return vocabulary->eos; }
 
 const char *rcv_vocabulary_token(const rcv_vocabulary *vocabulary, int64_t token, size_t *length) {
     size_t bytes;

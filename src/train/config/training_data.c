@@ -52,10 +52,11 @@ static rcv_status divide(const rcv_settings *s, const double shares[RCV_DATA_PAR
 /* ---- options ---- */
 
 static rcv_data_options options_of(const rcv_settings *s, const rcv_training_files *files, int part) {
-    const char *cache = rcvi_settings_text(s, "cache");
+    const char *cache =
+        rcv_settings_get(s, "cache"); /* a path that is written, which rcvi_settings_text does not give */
     return RCV_INIT(rcv_data_options, .level = (rcv_level)rcvi_settings_choice(s, "level"),
                     .kind = (rcv_data_kind)rcvi_settings_choice(s, "kind"),
-                    .cache = cache                    ? cache
+                    .cache = cache && *cache          ? cache
                              : files->elsewhere[part] ? ""
                                                       : NULL,
                     .format = (rcv_file_format)rcvi_settings_choice(s, "format"),

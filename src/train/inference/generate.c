@@ -171,7 +171,7 @@ static rcv_status open_writer(rcv_learner *l, writer *w) {
     w->logits = rcvi_new(l->context, (size_t)l->shape.outputs, rcvi_real_bytes(l));
     w->choices = rcvi_new(l->context, (size_t)l->shape.outputs, sizeof *w->choices);
     rcvi_twister_seed(&w->twister, w->options->seed);
-    w->eos = rcvi_vocabulary_line_end(l->vocabulary);
+    w->eos = rcv_vocabulary_line_end(l->vocabulary);
     w->has_line_ends = l->shape.kind == RCV_DATA_LINES || rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_WORD;
     const bool has_text = rcvi_grow(l->context, &w->text, &w->text_capacity, 64, 1);
     return w->logits && w->choices && has_text ? RCV_OK : RCV_NO_MEMORY;

@@ -60,11 +60,15 @@ const char *rcv_learner_target_names(const rcv_learner *learner) {
     return learner->target_names ? learner->target_names : "";
 }
 
-const char *rcv_learner_sequence_name(const rcv_learner *l) { return l->schema ? l->schema->sequence : NULL; }
+const char *rcv_learner_sequence_name(const rcv_learner *learner) {
+    return learner->schema ? learner->schema->sequence : NULL;
+}
 
-bool rcv_learner_groups_rows(const rcv_learner *l) { return l->schema && l->schema->sequence && !l->schema->is_wide; }
+bool rcv_learner_groups_rows(const rcv_learner *learner) {
+    return learner->schema && learner->schema->sequence && !learner->schema->is_wide;
+}
 
-int64_t rcv_learner_horizon(const rcv_learner *l) { return l->schema ? l->schema->horizon : 0; }
+int64_t rcv_learner_horizon(const rcv_learner *learner) { return learner->schema ? learner->schema->horizon : 0; }
 
 /* Data without targets need not have as many outputs. */
 static rcv_status check_opened(const rcv_learner *l, const rcv_data *data, const char *path, bool unlabelled) {

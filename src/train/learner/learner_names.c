@@ -1,7 +1,7 @@
 /* The words of a vocabulary and the names of classes in a model file. They are metadata, JSON as text, so that the file's tensors are those of the
  * module alone and PyTorch loads them strictly:
  *
- *   recurve.vocabulary = {"level": "word", "tokens": [name, ...]} | {"level": "character" | "piece", "text": as rcv_vocabulary_print has it}
+ *   recurve.vocabulary = {"level": "word", "tokens": [name, ...]}, or {"level": "character" or "piece", "text": as rcv_vocabulary_print gives it}
  *   recurve.classes    = [name, ...]
  *   name               = a text, or the list of its bytes where these are not UTF-8
  *
@@ -19,9 +19,12 @@ static const struct {
 } places[] = {[RCVI_NAMES_VOCABULARY] = {"recurve.vocabulary", "vocabulary", "vocabulary"},
               [RCVI_NAMES_CLASSES] = {"recurve.classes", "classes", "list of classes"}};
 
-/* As rcv_level; bytes need no vocabulary. */
-static const char *const levels[] = {"word", "byte", "character", "piece"};
-#define WORDS "word"
+/* Names of levels; NULL: bytes, which need no vocabulary. */
+static const char *const levels[] = {[RCV_LEVEL_WORD] = "word",
+                                     [RCV_LEVEL_BYTE] = NULL,
+                                     [RCV_LEVEL_CHARACTER] = "character",
+                                     [RCV_LEVEL_PIECE] = "piece"};
+enum { LEVELS = sizeof levels / sizeof *levels };
 
 /* ---- writing ---- */
 
@@ -69,9 +72,7 @@ static bool fits_header(const char *names, size_t length) {
     return bytes <= RCVI_LIMIT_NAMES;
 }
 
-static rcv_status add_metadata(rcvi_names_kind kind, const char *names, size_t length, rcv_tensors *tensors) {
-    json_t *list = describe_names(names, length), *value = list;
-    if (list && kind == RCVI_NAMES_VOCABULARY) value = json_pack("{s:s, s:o}", "level", WORDS, "tokens", list);
+static rcv_status add_metadata(rcvi_names_kind kind, json_t *value, rcv_tensors *tensors) {
     char *text = NULL;
     rcv_status status = rcvi_json_print(tensors->context, value, JSON_COMPACT, &text);
     json_decref(value);
@@ -80,8 +81,7 @@ static rcv_status add_metadata(rcvi_names_kind kind, const char *names, size_t l
     return status;
 }
 
-static rcv_status add_names(rcvi_names_kind kind, const char *names, size_t length, rcv_tensors *tensors) {
-    if (fits_header(names, length)) return add_metadata(kind, names, length, tensors);
+static rcv_status add_tensor(rcvi_names_kind kind, const char *names, size_t length, rcv_tensors *tensors) {
     const rcv_tensor tensor = {.name = places[kind].tensor,
                                .dtype = RCV_UINT8,
                                .dims = 1,
@@ -91,50 +91,27 @@ static rcv_status add_names(rcvi_names_kind kind, const char *names, size_t leng
     return rcv_tensors_add(tensors, &tensor);
 }
 
-/* A vocabulary of words, as a list of them. */
-static rcv_status add_words(const rcv_learner *l, rcv_tensors *tensors) {
-    rcvi_text words;
-    rcvi_text_init(&words, l->context);
-    for (int64_t i = 0; i < rcv_vocabulary_size(l->vocabulary); i++) {
-        size_t length;
-        const char *word = rcv_vocabulary_token(l->vocabulary, i, &length);
-        rcvi_text_add_bytes(&words, word, length);
-        rcvi_text_add_bytes(&words, "\n", 1);
-    }
-    size_t length = words.length;
-    char *text = NULL;
-    rcv_status status = rcvi_text_take(&words, &text);
-    if (!status) status = add_names(RCVI_NAMES_VOCABULARY, text, length, tensors);
-    rcvi_free(l->context, text);
-    return status;
-}
-
-/* Another vocabulary, as its text. */
-static rcv_status add_text(const rcv_learner *l, const char *text, rcv_tensors *tensors) {
-    const size_t length = strlen(text);
-    const rcv_tensor tensor = {.name = places[RCVI_NAMES_VOCABULARY].tensor,
-                               .dtype = RCV_UINT8,
-                               .dims = 1,
-                               .shape = {(int64_t)length},
-                               .data = text,
-                               .bytes = length};
-    if (!fits_header(text, length)) return rcv_tensors_add(tensors, &tensor);
-    json_t *value = json_pack("{s:s, s:s}", "level", levels[rcv_vocabulary_level(l->vocabulary)], "text", text);
-    char *json = NULL;
-    rcv_status status = rcvi_json_print(tensors->context, value, JSON_COMPACT, &json);
-    json_decref(value);
-    if (!status) status = rcv_tensors_set_metadata(tensors, places[RCVI_NAMES_VOCABULARY].key, json);
-    rcvi_free(tensors->context, json);
-    return status;
+static json_t *describe_vocabulary(rcv_level level, const char *text, size_t length) {
+    if (level != RCV_LEVEL_WORD) return json_pack("{s:s, s:s}", "level", levels[level], "text", text);
+    json_t *list = describe_names(text, length);
+    return list ? json_pack("{s:s, s:o}", "level", levels[level], "tokens", list) : NULL;
 }
 
 rcv_status rcvi_names_to_tensors(const rcv_learner *l, rcv_tensors *tensors) {
-    if (l->classes) RCVI_TRY(add_names(RCVI_NAMES_CLASSES, l->classes, strlen(l->classes), tensors));
-    if (!l->vocabulary || rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_BYTE) return RCV_OK;
-    if (rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_WORD) return add_words(l, tensors);
+    if (l->classes) {
+        size_t length = strlen(l->classes);
+        RCVI_TRY(fits_header(l->classes, length)
+                     ? add_metadata(RCVI_NAMES_CLASSES, describe_names(l->classes, length), tensors)
+                     : add_tensor(RCVI_NAMES_CLASSES, l->classes, length, tensors));
+    }
+    rcv_level level = l->vocabulary ? rcv_vocabulary_level(l->vocabulary) : RCV_LEVEL_BYTE;
+    if (level == RCV_LEVEL_BYTE) return RCV_OK;
     char *text = NULL;
     RCVI_TRY(rcv_vocabulary_print(l->vocabulary, &text));
-    const rcv_status status = add_text(l, text, tensors);
+    size_t length = strlen(text);
+    rcv_status status = fits_header(text, length)
+                            ? add_metadata(RCVI_NAMES_VOCABULARY, describe_vocabulary(level, text, length), tensors)
+                            : add_tensor(RCVI_NAMES_VOCABULARY, text, length, tensors);
     rcv_text_free(l->context, text);
     return status;
 }
@@ -159,11 +136,6 @@ static rcv_status read_bytes(rcvi_names_kind kind, const json_t *list, size_t in
 
 /* Appends the names, each with a newline after it. */
 static rcv_status read_list(rcvi_names_kind kind, const json_t *list, const char *file, rcvi_text *out) {
-    if (!json_is_array(list))
-        return rcvi_fail(RCV_FORMAT, "%s: %s must be %s", file, places[kind].key,
-                         kind == RCVI_NAMES_CLASSES ? "a list of names"
-                                                    : "an object with level, \"" WORDS
-                                                      "\", and tokens, a list of names");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *name = json_array_get(list, i);
         const char *text = json_string_value(name);
@@ -179,26 +151,38 @@ static rcv_status read_list(rcvi_names_kind kind, const json_t *list, const char
     return RCV_OK;
 }
 
+static rcv_status read_classes(const json_t *value, const char *file, rcvi_text *out) {
+    if (json_is_array(value)) return read_list(RCVI_NAMES_CLASSES, value, file, out);
+    return rcvi_fail(RCV_FORMAT, "%s: recurve.classes must be a list of names", file);
+}
+
+static rcv_status read_vocabulary(json_t *value, const char *file, rcvi_text *out) {
+    const char *level = NULL, *text = NULL;
+    json_t *tokens = NULL;
+    size_t found = 0;
+    if (json_unpack(value, "{s:s, s?o, s?s !}", "level", &level, "tokens", &tokens, "text", &text)) level = "";
+    while (found < LEVELS && !(levels[found] && !strcmp(levels[found], level))) found++;
+    if (found == RCV_LEVEL_WORD && json_is_array(tokens) && !text)
+        return read_list(RCVI_NAMES_VOCABULARY, tokens, file, out);
+    if (found < LEVELS && found != RCV_LEVEL_WORD && text && !tokens) {
+        rcvi_text_add_bytes(out, text, strlen(text));
+        return RCV_OK;
+    }
+    return rcvi_fail(RCV_FORMAT,
+                     "%s: recurve.vocabulary must be an object with level and tokens (of words) or text (of characters "
+                     "and pieces)",
+                     file);
+}
+
 static rcv_status read_metadata(rcv_context *context, rcvi_names_kind kind, const char *text, const char *file,
                                 rcvi_names *names) {
     json_error_t error;
-    json_t *value = rcvi_json_read(text, strlen(text), JSON_REJECT_DUPLICATES, &error), *list = value;
+    json_t *value = rcvi_json_read(text, strlen(text), JSON_REJECT_DUPLICATES, &error);
     if (!value) return rcvi_fail(RCV_FORMAT, "%s: %s is not JSON: %s", file, places[kind].key, error.text);
-    const char *level = NULL, *whole = NULL;
-    size_t length = 0;
-    if (kind == RCVI_NAMES_VOCABULARY &&
-        !json_unpack(value, "{s:s, s:s% !}", "level", &level, "text", &whole, &length)) {
-        names->length = length;
-        names->text = rcvi_copy_text(context, whole, length); /* its reader finds out the level */
-        json_decref(value);
-        return names->text ? RCV_OK : RCV_NO_MEMORY;
-    }
-    if (kind == RCVI_NAMES_VOCABULARY &&
-        (json_unpack(value, "{s:s, s:o !}", "level", &level, "tokens", &list) || strcmp(level, WORDS) != 0))
-        list = NULL;
     rcvi_text out;
     rcvi_text_init(&out, context);
-    rcv_status status = read_list(kind, list, file, &out);
+    rcv_status status =
+        kind == RCVI_NAMES_CLASSES ? read_classes(value, file, &out) : read_vocabulary(value, file, &out);
     json_decref(value);
     names->length = out.length;
     if (!status) return rcvi_text_take(&out, &names->text);

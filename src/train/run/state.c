@@ -55,6 +55,13 @@ static const field fields[] = {
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
+/* Files of earlier versions do not have them. */
+static const field later_fields[] = {
+    FIELD("validated", validated_step, WHOLE),
+    FIELD("validation_seconds", validation_seconds, REAL),
+};
+enum { LATER_FIELDS = sizeof later_fields / sizeof *later_fields };
+
 #define DATA_KEY "data"
 #define LOSSES_KEY "validations_losses"
 
@@ -79,6 +86,8 @@ json_t *rcvi_run_state_to_json(const rcvi_run_state *s, json_t *batching, json_t
     bool good = object != NULL;
     for (size_t i = 0; i < FIELDS && good; i++)
         good = !json_object_set_new(object, fields[i].key, field_to_json(&fields[i], s));
+    for (size_t i = 0; i < LATER_FIELDS && good; i++)
+        good = !json_object_set_new(object, later_fields[i].key, field_to_json(&later_fields[i], s));
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)s->data_hash);
     good = good && !json_object_set_new(object, DATA_KEY, json_string(hash));
@@ -110,7 +119,7 @@ static bool read_field(const json_t *object, const field *f, rcvi_run_state *s) 
 
 static bool is_sound(const rcvi_run_state *s) {
     return s->plateau_factor >= 0 && s->plateau_factor <= 1 && s->loss_scale > 0 && isfinite(s->loss_scale) &&
-           s->seconds >= 0 && isfinite(s->seconds);
+           s->seconds >= 0 && isfinite(s->seconds) && s->validation_seconds >= 0 && isfinite(s->validation_seconds);
 }
 
 static rcv_status not_a_state(const char *file) {
@@ -133,6 +142,10 @@ rcv_status rcvi_run_state_from_json(rcv_context *context, const json_t *object, 
     const char *hash = json_string_value(json_object_get(object, DATA_KEY));
     bool good = json_is_object(object) && json_is_array(losses) && hash && strlen(hash) == 16;
     for (size_t i = 0; i < FIELDS && good; i++) good = read_field(object, &fields[i], s);
+    s->validated_step = s->step; /* where a file does not say: a run at its end is not validated again */
+    s->validation_seconds = 0;
+    for (size_t i = 0; i < LATER_FIELDS && good; i++)
+        if (json_object_get(object, later_fields[i].key)) good = read_field(object, &later_fields[i], s);
     if (!good || !is_sound(s)) return not_a_state(file);
     s->data_hash = strtoull(hash, NULL, 16);
     return read_losses(context, losses, file, s);
@@ -159,14 +172,17 @@ void rcvi_run_state_adapt_scale(rcvi_run_state *s, double norm) {
     s->clean_updates = 0;
 }
 
-void rcvi_run_state_count_validation(rcvi_run_state *s, const rcvi_train_options *options, double loss, bool is_best) {
+void rcvi_run_state_count_validation(rcvi_run_state *s, const rcvi_train_options *options, double loss, bool is_best,
+                                     bool scheduled) {
     s->validations++;
-    s->bad_validations = is_best ? 0 : s->bad_validations + 1;
-    s->bad_since_decay = is_best ? 0 : s->bad_since_decay + 1;
+    s->validated_step = s->step;
     if (is_best) {
         s->best_loss = loss;
         s->best_step = s->step;
     }
+    if (!scheduled) return;
+    s->bad_validations = is_best ? 0 : s->bad_validations + 1;
+    s->bad_since_decay = is_best ? 0 : s->bad_since_decay + 1;
     if (s->bad_since_decay >= options->decay_patience) {
         s->plateau_factor *= options->decay_factor; /* read by the schedule `plateau` alone */
         s->bad_since_decay = 0;

@@ -16,6 +16,8 @@ typedef struct {
     double best_loss; /* infinite before the first validation */
     int64_t best_step;
     int64_t validations;
+    int64_t validated_step;    /* update of the last one */
+    double validation_seconds; /* that the last one took; 0: not known */
     int64_t bad_validations;   /* since the best one */
     double *validation_losses; /* [loss_count], for the trigger of averaged SGD */
     size_t loss_count, loss_capacity;
@@ -48,9 +50,9 @@ rcv_status rcvi_run_state_from_json(rcv_context *context, const json_t *object, 
 void rcvi_run_state_count_update(rcvi_run_state *state, int64_t tokens);
 /* float16: a gradient that overflowed (a norm that is not finite) halves the scale and takes the update back; 2000 updates without one double it. */
 void rcvi_run_state_adapt_scale(rcvi_run_state *state, double norm);
-/* Counts a validation and decays the learning rate on a plateau. `is_best`: the loss is below best_loss. */
+/* Counts a validation; a scheduled one decays the learning rate on a plateau. `is_best`: the loss is below best_loss. */
 void rcvi_run_state_count_validation(rcvi_run_state *state, const rcvi_train_options *options, double loss,
-                                     bool is_best);
+                                     bool is_best, bool scheduled);
 /* Appends the loss of a validation. With `averages` (averaged SGD), averaging begins when the loss is above the least of all but the last
  * `nonmono` losses. */
 rcv_status rcvi_run_state_add_loss(rcvi_run_state *state, rcv_context *context, bool averages, int64_t nonmono,

@@ -2,7 +2,7 @@
  *
  *   until a limit is reached or the caller asks to stop:
  *       an update: for each of its batches forward, backward; then all-reduce of gradients, clip, update
- *       validation, where it is due
+ *       validation, where it is due, and after the last update
  *       checkpoint, where it is due
  *
  * What is enqueued for a batch is in step/work.c. Losses stay in the device's memory until they are fetched (outcomes.h), so that the
@@ -205,8 +205,8 @@ static rcv_status train(rcv_trainer *t, end_reason *reason) {
     while (!(*reason = find_end(t))) {
         bool epoch_ended;
         RCVI_TRY(make_update(t, &epoch_ended)); /* forward, backward, all-reduce, update */
-        bool validates = validation_is_due(t, epoch_ended);
-        if (validates) RCVI_TRY(rcvi_validate(t));
+        bool is_due = validation_is_due(t, epoch_ended), validates = is_due || (t->valid && find_end(t));
+        if (validates) RCVI_TRY(rcvi_validate(t, is_due));
         if (checkpoint_is_due(t, epoch_ended, validates)) {
             double began = rcvi_now();
             RCVI_TRY(save_checkpoint(t));
@@ -217,7 +217,10 @@ static rcv_status train(rcv_trainer *t, end_reason *reason) {
             return rcvi_fail(RCV_STOPPED, "training was stopped after %lld updates", (long long)t->state.step);
         }
     }
-    return rcvi_trainer_fetch_outcomes(t);
+    RCVI_TRY(rcvi_trainer_fetch_outcomes(t));
+    if (!t->valid || t->state.validated_step == t->state.step) return RCV_OK;
+    t->progress.report.written = -1; /* the checkpoint of this update does not know of the validation */
+    return rcvi_validate(t, false);
 }
 
 /* The last report, checkpoint and line of the log; nothing after an error. */

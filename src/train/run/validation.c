@@ -48,7 +48,7 @@ static double metric_of(const rcv_learner *l, const rcv_evaluation *result) {
                                                  : NAN;
 }
 
-rcv_status rcvi_validate(rcv_trainer *t) {
+rcv_status rcvi_validate(rcv_trainer *t, bool scheduled) {
     rcvi_run_state *s = &t->state;
     rcv_evaluation result = RCV_INIT(rcv_evaluation, .loss = INFINITY);
     double began = rcvi_now();
@@ -60,11 +60,14 @@ rcv_status rcvi_validate(rcv_trainer *t) {
     if (is_best) status = save_best(t);
     t->work->parameters = t->learner->parameters;
     RCVI_TRY(status);
-    rcvi_run_state_count_validation(s, &t->options, loss, is_best);
+    rcvi_run_state_count_validation(s, &t->options, loss, is_best, scheduled);
     t->progress.report.validation = loss;
     t->progress.report.metric = metric_of(t->learner, &result);
-    t->progress.untrained += rcvi_now() - began;
+    s->validation_seconds = rcvi_now() - began;
+    t->progress.validating += s->validation_seconds;
+    t->progress.untrained += s->validation_seconds;
     rcvi_trainer_update_progress(t);
     rcvi_log_validation(&t->log, &t->progress, t->learner, &result, is_best);
+    if (!scheduled) return RCV_OK;
     return rcvi_run_state_add_loss(s, t->context, t->optimiser.averages, t->options.nonmono, loss);
 }

@@ -121,6 +121,7 @@ CALL(rcv_vocabulary_load, A(context, o->context), A(path, "x"), A(vocabulary, OU
 CALL(rcv_vocabulary_print, A(vocabulary, o->vocabulary), A(text, OUT(char)))
 CALL(rcv_data_open, A(context, o->context), A(path, "x"), NULL, A(data, OUT(rcv_data)))
 CALL(rcv_data_read_tokens, A(data, o->data), 0, 1, A(tokens, (int64_t[1]){0}))
+CALL(rcv_data_count_classes, A(data, o->data), A(counts, (int64_t *)NULL))
 CALL(rcv_data_lengths, A(data, o->data), A(counts, (int64_t *)NULL))
 CALL(rcv_data_buckets, A(data, o->data), 1, false, A(bounds, (int64_t[1]){0}), A(count, (&(size_t){0})))
 CALL(rcv_data_padding, A(data, o->data), A(bounds, bounds), 1, A(ratio, (&(double){0})))
@@ -235,6 +236,7 @@ static const entry table[] = {
     ENTRY(rcv_vocabulary_print, "vocabulary text", ""),
     ENTRY(rcv_data_open, "context path data", "options"),
     ENTRY(rcv_data_read_tokens, "data tokens", ""),
+    ENTRY(rcv_data_count_classes, "data counts", ""),
     ENTRY(rcv_data_lengths, "data counts", ""),
     ENTRY(rcv_data_buckets, "data bounds count", ""),
     ENTRY(rcv_data_padding, "data bounds ratio", ""),

@@ -80,6 +80,8 @@ static const bad_text bad_texts[] = {
     {"cell c(x) {\n    state h\n    h' = W x +\n@}", NULL},
     {CELL("    state h\n    h' = (W x) @y = W x\n    return h'\n"), "line"},
     {CELL("    state h\n    h' = @(W x + b\n    return h'\n"), "')' is expected before line 4"},
+    {"cell c(x) {\n    state h\n    h' = tanh@(W x +\n}\n", "')' is expected before line 4"},
+    {"cell c(x) {\n    state h\n    h' = tanh@(", "')' is expected before the end of the text"},
     {CELL("    state h\n    h' = tanh@(W x + U h\n    return h'\n"), "')' is expected before line 4"},
     {CELL("    state h\n    a = tanh@(W x\n    h' = a\n    return h'\n"), "')' is expected before line 4"},
     {CELL("    state h\n    h' = tanh@(W x + (U h)\n    return h'\n"), "')' is expected before line 4"},

@@ -6,7 +6,7 @@
 #include "test.h"
 
 #include "base/random.h"
-#include "data/batcher.h"
+#include "data/batches/batcher.h"
 #include "data/token_cache_file.h"
 #include "scratch.h"
 

@@ -388,6 +388,9 @@ static void test_wrong_names(void **unused) {
         {"recurve.vocabulary", "[\"a\"]", "an object with level"},
         {"recurve.vocabulary", "{\"level\": \"word\"}", "an object with level"},
         {"recurve.vocabulary", "{\"level\": \"words\", \"tokens\": [\"a\"]}", "an object with level"},
+        {"recurve.vocabulary", "{\"level\": \"word\", \"text\": \"a\"}", "an object with level"},
+        {"recurve.vocabulary", "{\"level\": \"piece\", \"tokens\": [\"a\"]}", "an object with level"},
+        {"recurve.vocabulary", "{\"level\": \"byte\", \"tokens\": [\"a\"]}", "an object with level"},
         {"recurve.vocabulary", "{\"level\": \"word\", \"tokens\": [\"a\"]}", "the vocabulary has 1 tokens"},
         {"recurve.vocabulary", "{\"level\": \"word\", \"tokens\": [\"a b\"]}", "several words"},
     };

@@ -160,7 +160,7 @@ static void same_loss(void **state) {
 
 /* ---- many sequences, long ones ---- */
 
-enum { MANY = 150, LONG = 300, WORDS = 11 };
+enum { MANY = 300, LONG = 300, WORDS = 11 };
 
 static void make_sequences(const rcv_learner *l, int64_t steps, int64_t batch, sequences *s) {
     int64_t features = rcv_learner_features(l);

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCK = 1 << 20, MOST_THREADS = 8 };
+enum { BLOCK = 1 << 20, MOST_THREADS = 8, WORTH_A_THREAD = 8 << 20 }; /* bytes; bytes of several files that are new */
 
 /* ---- lines ---- */
 
@@ -279,11 +279,22 @@ static void *read_queue(void *shared) {
     return NULL;
 }
 
+/* Is there so much to read that more threads are sooner done? */
+static bool need_threads(const log_file *files, size_t count) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct stat info;
+        bytes += stat(files[i].path, &info) == 0 ? (int64_t)info.st_size - files[i].offset : 0;
+    }
+    return bytes > WORTH_A_THREAD;
+}
+
 bool log_files_read(log_file *files, size_t count) {
     queue queue = {.files = files, .count = count};
     pthread_t threads[MOST_THREADS];
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const long cores = need_threads(files, count) ? sysconf(_SC_NPROCESSORS_ONLN) : 1;
     size_t started = 0;
+    json_object_seed(0); /* jansson does this with the first object, and not safely where threads do it at once */
     while (started + 1 < count && (long)started + 1 < cores && started < MOST_THREADS - 1 &&
            pthread_create(&threads[started], NULL, read_queue, &queue) == 0) {
         started++;

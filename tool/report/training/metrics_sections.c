@@ -86,7 +86,7 @@ static void confusion_free(confusion *matrix) {
     free(matrix->guesses);
 }
 
-/* False if a number of the row is missing or negative. */
+/* False if a number of the row is not one, or negative. */
 static bool read_row(confusion *matrix, const json_t *row, size_t truth) {
     for (size_t guess = 0; guess < matrix->count; guess++) {
         const json_t *cell = json_array_get(row, guess);
@@ -98,7 +98,16 @@ static bool read_row(confusion *matrix, const json_t *row, size_t truth) {
         matrix->truths[truth] += value;
         matrix->guesses[guess] += value;
     }
-    return json_array_size(row) == matrix->count;
+    return true;
+}
+
+/* Are there so many rows of so many numbers? The matrix has the size of the line then. */
+static bool is_square(const json_t *rows, size_t count) {
+    bool good = count > 0 && json_array_size(rows) == count;
+    for (size_t i = 0; i < count && good; i++) {
+        good = json_array_size(json_array_get(rows, i)) == count;
+    }
+    return good;
 }
 
 /* False if the log has none, or one that is not square, of numbers, and of all classes. */
@@ -106,7 +115,7 @@ static bool confusion_read(confusion *matrix, const training_log *log) {
     const json_t *rows = json_object_get(log->test, "confusion"), *names = json_object_get(log->test, "classes");
     const size_t count = json_array_size(names);
     *matrix = (confusion){.names = names, .count = count};
-    if (count == 0 || json_array_size(rows) != count || json_array_size(json_array_get(rows, 0)) != count) {
+    if (!is_square(rows, count)) {
         return false;
     }
     matrix->counts = need(count * count, sizeof(double));
@@ -180,25 +189,31 @@ typedef struct {
     double count;
 } mistake;
 
-static int by_count(const void *left, const void *right) {
-    const mistake *a = left, *b = right;
-    return (a->count < b->count) - (a->count > b->count);
+/* Keeps the largest counts, in falling order. */
+static void keep_mistake(mistake list[MOST_CONFUSIONS], size_t *count, mistake added) {
+    size_t at = *count < MOST_CONFUSIONS ? (*count)++ : MOST_CONFUSIONS - 1;
+    if (list[at].count >= added.count) { /* of the last place of a full list; a new place has 0 */
+        return;
+    }
+    for (; at > 0 && list[at - 1].count < added.count; at--) {
+        list[at] = list[at - 1];
+    }
+    list[at] = added;
 }
 
 /* In place of a matrix that no page has room for. */
 static void put_mistakes(FILE *out, const confusion *matrix) {
-    mistake *list = need(matrix->count * matrix->count, sizeof *list);
+    mistake list[MOST_CONFUSIONS] = {{0}};
     size_t count = 0;
     for (size_t i = 0; i < matrix->count * matrix->count; i++) {
         const size_t truth = i / matrix->count, guess = i % matrix->count;
         if (truth != guess && matrix->counts[i] > 0) {
-            list[count++] = (mistake){truth, guess, matrix->counts[i]};
+            keep_mistake(list, &count, (mistake){truth, guess, matrix->counts[i]});
         }
     }
-    qsort(list, count, sizeof *list, by_count);
     fprintf(out, "<h3>Most frequent mistakes</h3>\n<div class=\"table\"><table><thead><tr><th>true class</th>"
                  "<th class=\"left\">predicted class</th><th>count</th></tr></thead><tbody>\n");
-    for (size_t i = 0; i < count && i < MOST_CONFUSIONS; i++) {
+    for (size_t i = 0; i < count; i++) {
         fprintf(out, "<tr><td>");
         put_class(out, matrix, list[i].truth);
         fprintf(out, "</td><td class=\"left\">");
@@ -208,7 +223,6 @@ static void put_mistakes(FILE *out, const confusion *matrix) {
         fprintf(out, "</tr>\n");
     }
     fprintf(out, "</tbody></table></div>\n");
-    free(list);
 }
 
 void put_classes(FILE *out, const training_log *log) {

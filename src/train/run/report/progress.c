@@ -8,7 +8,8 @@ void rcvi_progress_begin(rcvi_progress *p, const rcvi_run_state *s) {
     p->seconds_before = s->seconds;
     p->tokens_before = s->tokens;
     p->step_before = s->step;
-    p->untrained = 0;
+    p->validations_before = s->validations;
+    p->untrained = p->validating = 0;
     p->last_log = 0;
     p->updates = 0;
     p->sent_sum = 0;
@@ -29,18 +30,25 @@ static double recent_mean(const rcvi_progress *p) {
 }
 
 /* -1: not known. */
-static double seconds_left(const rcvi_progress *p, const rcvi_run_state *s, int64_t length, double limit,
-                           double passed) {
-    double left = INFINITY;
-    int64_t done = s->step - p->step_before;
-    if (limit > 0) left = fmax(limit - passed, 0);
-    if (length && done > 0)
-        left = fmin(left, passed / (double)done * (double)(length > s->step ? length - s->step : 0));
-    return isfinite(left) ? left : -1;
+static double seconds_left(const rcvi_progress *p, const rcvi_run_state *s, int64_t length, double limit, double passed,
+                           int64_t validations) {
+    const rcvi_estimate estimate = {.updates = s->step - p->step_before,
+                                    .seconds = passed,
+                                    .validating = p->validating,
+                                    .time_limit = limit,
+                                    .updates_before = p->step_before,
+                                    .validations_before = p->validations_before,
+                                    .seconds_before = p->seconds_before,
+                                    .updates_left = !length            ? -1
+                                                    : length > s->step ? length - s->step
+                                                                       : 0,
+                                    .validations_left = validations,
+                                    .validation = s->validation_seconds};
+    return rcvi_estimate_left(&estimate);
 }
 
 void rcvi_progress_update(rcvi_progress *p, const rcvi_run_state *s, int64_t length, int64_t epoch_batches,
-                          double seconds) {
+                          double seconds, int64_t validations) {
     double passed = rcvi_now() - p->started, training = passed - p->untrained;
     rcv_progress *r = &p->report;
     r->step = s->step;
@@ -51,7 +59,7 @@ void rcvi_progress_update(rcvi_progress *p, const rcvi_run_state *s, int64_t len
     r->norm = p->norm;
     r->seconds = p->seconds_before + passed;
     r->tokens_per_second = training > 0 ? (double)(s->tokens - p->tokens_before) / training : 0;
-    r->left = seconds_left(p, s, length, seconds, passed);
+    r->left = seconds_left(p, s, length, seconds, passed, validations);
     r->best = isfinite(s->best_loss) ? s->best_loss : 0;
 }
 

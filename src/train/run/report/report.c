@@ -45,9 +45,17 @@ rcv_status rcvi_trainer_fetch_outcomes(rcv_trainer *t) {
     return RCV_OK;
 }
 
+static int64_t validations_left(const rcv_trainer *t) {
+    const rcvi_run_state *s = &t->state;
+    const int64_t batches = rcvi_batcher_count(t->batcher);
+    if (!t->valid) return 0;
+    return rcvi_count_validations(s->step, rcvi_trainer_length(t), t->options.validate_every,
+                                  s->position.epoch * batches + s->position.batch, batches, t->options.accumulate);
+}
+
 void rcvi_trainer_update_progress(rcv_trainer *t) {
     rcvi_progress_update(&t->progress, &t->state, rcvi_trainer_length(t), rcvi_batcher_count(t->batcher),
-                         t->options.seconds);
+                         t->options.seconds, validations_left(t));
 }
 
 static bool call_progress(rcv_trainer *t) {

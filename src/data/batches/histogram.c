@@ -71,3 +71,10 @@ rcv_status rcvi_data_count_classes(const rcv_data *data, int64_t *counts) {
     }
     return RCV_OK;
 }
+
+rcv_status rcv_data_count_classes(const rcv_data *data, int64_t *counts) {
+    RCVI_NEED(data, "data");
+    RCVI_NEED(counts, "counts");
+    if (!rcvi_kind_has_classes(data->kind)) return rcvi_fail(RCV_INVALID, "this data has no classes");
+    return rcvi_data_count_classes(data, counts);
+}

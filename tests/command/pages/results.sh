@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The pages in docs/results and the tables of README.md are what scripts/results.py writes from bench/results; and the check that says so can fail.
+# The pages in docs/results, the tables of docs/SPEED.md and the chart of README.md are what scripts/results.py writes from bench/results; and the check
+# that says so can fail.
 set -u
 script=$SOURCE_DIR/scripts/results.py
 command -v python3 >/dev/null || exit 77
@@ -26,7 +27,7 @@ python3 "$script" --check || status=1
 mkdir -p "$tree/bench" "$tree/docs"
 cp -r "$SOURCE_DIR/bench/results" "$tree/bench/"
 cp -r "$SOURCE_DIR/docs/results" "$tree/docs/"
-cp "$SOURCE_DIR/README.md" "$tree/"
+cp "$SOURCE_DIR/docs/SPEED.md" "$SOURCE_DIR"/docs/speed-*.svg "$tree/docs/"
 chmod -R u+w "$tree"
 expect pass "a copy of the pages"
 for file in "$tree"/bench/results/*.json; do
@@ -37,12 +38,15 @@ for file in "$tree"/bench/results/*.json; do
     cp "$tree/kept" "$file"
 done
 expect pass "the numbers as they were"
-sed -i 's/; cuDNN 4/; cuDNN 5/' "$tree/README.md"
-expect fail "another number in README.md" "README.md: a table"
-cp "$SOURCE_DIR/README.md" "$tree/"
-sed -i '/end of gpu/d' "$tree/README.md"
-expect fail "a table of README.md without its end" "end of gpu"
-cp "$SOURCE_DIR/README.md" "$tree/"
+sed -i 's/; cuDNN 4/; cuDNN 5/' "$tree/docs/SPEED.md"
+expect fail "another number in docs/SPEED.md" "docs/SPEED.md differs"
+cp "$SOURCE_DIR/docs/SPEED.md" "$tree/docs/"
+sed -i '/end of gpu/d' "$tree/docs/SPEED.md"
+expect fail "a table of docs/SPEED.md without its end" "end of gpu"
+cp "$SOURCE_DIR/docs/SPEED.md" "$tree/docs/"
+sed -i 's/3.33x/4.33x/' "$tree/docs/speed-dark.svg"
+expect fail "another number in a chart" "docs/speed-dark.svg differs"
+cp "$SOURCE_DIR/docs/speed-dark.svg" "$tree/docs/"
 echo >>"$tree/docs/results/README.md"
 expect fail "a page that was edited" README.md
 python3 "$script" --root "$tree" >/dev/null || status=1
