@@ -175,11 +175,42 @@ def _lines(inputs: Any, targets: Any, kind: str, may_miss: bool) -> Iterator[str
         yield json.dumps({**line, "y": _target(sequence, target, kind, may_miss, i)}) + "\n"
 
 
-def write_examples(path: str, data: tuple[Any, Any], kind: str, may_miss: bool) -> str:
-    """Writes inputs and targets as lines of JSON, and returns the path. `may_miss`: NaN is a missing number."""
-    with open(path, "w", encoding="ascii") as file:
+def _arrays_of(inputs: Any, targets: Any, kind: str, may_miss: bool) -> dict[str, Array] | None:
+    """Sequences of one length as arrays, which are written and read much faster than lines of JSON. None where they are
+    none, or where something is wrong with them, which is said when they are written as lines."""
+    if not hasattr(inputs, "__array__") or not hasattr(targets, "__array__"):
+        return None
+    x, y = np.asarray(inputs), np.asarray(targets)
+    has_steps, has_classes = kind.startswith("step-"), kind.endswith("classes")
+    dims = 1 + has_steps
+    if (
+        x.dtype.kind not in "biuf"
+        or x.ndim not in (2, 3)
+        or x.size == 0
+        or y.ndim not in (dims, dims + 1 - has_classes)
+    ):
+        return None
+    if y.shape[:dims] != x.shape[:dims] or y.dtype.kind not in ("biuU" if has_classes else "biuf"):
+        return None
+    with np.errstate(over="ignore"):
+        x = x.astype(np.float32)
+        y = y.astype(np.float32) if not has_classes else y if y.dtype.kind == "U" else y.astype(np.int64)
+    is_right = (np.isfinite(x) | (may_miss & np.isnan(x))).all()
+    if not has_classes:
+        is_right &= (np.isfinite(y) | ((may_miss or has_steps) & np.isnan(y))).all()
+    return {"x": x, "y": y} if is_right else None
+
+
+def write_examples(stem: str, data: tuple[Any, Any], kind: str, may_miss: bool) -> str:
+    """Writes inputs and targets as arrays or as lines of JSON, and returns the path. `may_miss`: NaN is a missing
+    number."""
+    arrays = _arrays_of(*data, kind, may_miss)
+    if arrays is not None:
+        np.savez(f"{stem}.npz", **arrays)
+        return f"{stem}.npz"
+    with open(f"{stem}.jsonl", "w", encoding="ascii") as file:
         file.writelines(_lines(*data, kind, may_miss))
-    return path
+    return f"{stem}.jsonl"
 
 
 # ---- tables
@@ -250,7 +281,7 @@ def write_data(folder: str, name: str, data: Any, kind: str, may_miss: bool, nam
     """Writes data of memory into a file of the folder, and returns its path."""
     path = os.path.join(folder, name)
     if is_examples(data):
-        return write_examples(f"{path}.jsonl", data, kind, may_miss)
+        return write_examples(path, data, kind, may_miss)
     if is_table(data):
         return write_table(path, data, names)
     array = np.asarray(data)

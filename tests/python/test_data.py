@@ -256,6 +256,30 @@ def test_none_is_missing_as_nan_is() -> None:
         recurve.train(([[[1.0], [2.0]], [[1.0], [1.0, 2.0]]], y[:2]), **SMALL)
 
 
+@pytest.mark.parametrize("kind", ["classes", "names", "values", "step-classes", "step-values"])
+def test_arrays_are_read_as_lists_are(kind: str, tmp_path: Path) -> None:
+    """Arrays are written as arrays, lists as lines of JSON."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(20, 5, 2))
+    y = {
+        "classes": np.arange(20) % 3 == 1,
+        "names": np.array(["b", "ä"] * 10),
+        "values": generator.normal(size=(20, 3)),
+        "step-classes": generator.integers(5, 8, size=(20, 5)),
+        "step-values": np.where(x[:, :, 0] > 1, np.nan, x[:, :, 1]),
+    }[kind]
+    kind = "classes" if kind == "names" else kind
+    x[3, 2, 1] = np.nan
+    lists = list(x), y.tolist()
+    assert _examples.write_data(str(tmp_path), "a", (x, y), kind, True, set()).endswith("a.npz")
+    assert _examples.write_data(str(tmp_path), "a", lists, kind, True, set()).endswith("a.jsonl")
+    results = [recurve.train(data, missing="mean", epochs=2, **SMALL) for data in ((x, y), lists)]
+    assert results[0].settings["kind"] == results[1].settings["kind"] == kind
+    assert results[0].loss == results[1].loss and results[0].model.classes == results[1].model.classes
+    assert results[0].model.evaluate(lists) == results[1].model.evaluate((x, y))
+    assert recurve.train((x, y), valid=lists, missing="mean", epochs=1, **SMALL).validation is not None
+
+
 def test_settings_of_a_checkpoint_hold_for_examples(tmp_path: Path) -> None:
     """The kind and what becomes of NaN are those of the run that goes on."""
     generator = np.random.default_rng(0)
