@@ -280,7 +280,8 @@ static void describe(guess *g, const char *left_out) {
     if (s->is_text)
         rcvi_text_add(t, "each row is a text ('%s')", s->features[0]);
     else if (s->is_wide)
-        rcvi_text_add(t, "each row is a sequence of up to %zu steps (", s->feature_count);
+        rcvi_text_add(t, "each row is a sequence of up to %zu step%s (", s->feature_count,
+                      s->feature_count == 1 ? "" : "s");
     else if (s->sequence)
         rcvi_text_add(t, "rows are the steps of sequences (by '%s') of %zu feature%s (", s->sequence, s->feature_count,
                       s->feature_count == 1 ? "" : "s");
