@@ -175,7 +175,7 @@ def _lines(inputs: Any, targets: Any, kind: str, may_miss: bool) -> Iterator[str
         yield json.dumps({**line, "y": _target(sequence, target, kind, may_miss, i)}) + "\n"
 
 
-def _arrays_of(inputs: Any, targets: Any, kind: str, may_miss: bool) -> dict[str, Array] | None:
+def _arrays_of(inputs: Any, targets: Any, kind: str, may_miss: bool) -> tuple[Array, Array] | None:
     """Sequences of one length as arrays, which are written and read much faster than lines of JSON. None where they are
     none, or where something is wrong with them, which is said when they are written as lines."""
     if not hasattr(inputs, "__array__") or not hasattr(targets, "__array__"):
@@ -198,7 +198,7 @@ def _arrays_of(inputs: Any, targets: Any, kind: str, may_miss: bool) -> dict[str
     is_right = (np.isfinite(x) | (may_miss & np.isnan(x))).all()
     if not has_classes:
         is_right &= (np.isfinite(y) | ((may_miss or has_steps) & np.isnan(y))).all()
-    return {"x": x, "y": y} if is_right else None
+    return (x, y) if is_right else None
 
 
 def write_examples(stem: str, data: tuple[Any, Any], kind: str, may_miss: bool) -> str:
@@ -206,7 +206,7 @@ def write_examples(stem: str, data: tuple[Any, Any], kind: str, may_miss: bool) 
     number."""
     arrays = _arrays_of(*data, kind, may_miss)
     if arrays is not None:
-        np.savez(f"{stem}.npz", **arrays)
+        np.savez(f"{stem}.npz", x=arrays[0], y=arrays[1])
         return f"{stem}.npz"
     with open(f"{stem}.jsonl", "w", encoding="ascii") as file:
         file.writelines(_lines(*data, kind, may_miss))
