@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from recurve import _examples
+from recurve._native import api
 
 TRAIN, VALID, TEST = range(3)
 PARTS = ("data", "valid", "test")  # settings that name them
@@ -20,6 +21,8 @@ WHOLE_NAMES = (
 )
 STEMS = (("train", "training"), ("valid", "validation", "val", "dev"), ("test",))
 ENDINGS = (".txt", ".jsonl", "", ".csv", ".tsv", ".npz", ".npy", ".safetensors", ".parquet", ".arrow", ".feather")
+#: values of settings in sentences of the library
+_VALUES = "|".join(("N", *api.KINDS, *api.FORMATS, *api.MISSING, *api.LEVELS))
 
 
 def find_part(folder: str, part: int) -> str | None:
@@ -59,7 +62,12 @@ def convert_file(path: str, folder: str, name: str) -> str:
 
 def reword(message: str, folder: str) -> str:
     """A sentence of the library: options as keyword arguments, files of the temporary folder by their names alone."""
-    message = re.sub(r"--([a-z]+(?:-[a-z]+)*)\b", lambda found: found[1].replace("-", "_") + "=", message)
+
+    def name_argument(found: re.Match[str]) -> str:
+        value = found[2] if found[2] in ("N", None) else f'"{found[2]}"'
+        return f"{found[1].replace('-', '_')}={value or ''}"
+
+    message = re.sub(rf"--([a-z]+(?:-[a-z]+)*)(?: ({_VALUES})\b)?", name_argument, message)
     return message.replace(os.path.join(folder, ""), "")
 
 

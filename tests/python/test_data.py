@@ -149,7 +149,8 @@ def test_messages_are_in_words_of_python(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.csv") as caught:
         recurve.train(path, **SMALL)
     assert "--" not in str(caught.value)
-    assert _data.reword("use --class-weights or --format text", "/x") == "use class_weights= or format= text"
+    said = "use --class-weights or --format text, --horizon N (--kind step-values?)"
+    assert _data.reword(said, "/x") == 'use class_weights= or format="text", horizon=N (kind="step-values"?)'
     with pytest.raises(ValueError) as caught:
         recurve.train(FakeFrame([{"a": 1, "y": 2}, {"a": "", "y": 2}]), **SMALL)
     assert str(caught.value).startswith("data.csv")
