@@ -12,8 +12,8 @@ from recurve._native import api
 
 TRAIN, VALID, TEST = range(3)
 PARTS = ("data", "valid", "test")  # settings that name them
-#: names of files in a folder, in the order in which they are looked for: those of Penn Treebank and WikiText, then every
-#: stem with every ending; as tool/data_files.c has them
+#: names of files in a folder, in the order in which they are looked for: those of Penn Treebank and WikiText, then
+#: every stem with every ending; as tool/data_files.c has them
 WHOLE_NAMES = (
     ("ptb.train.txt", "wiki.train.tokens"),
     ("ptb.valid.txt", "wiki.valid.tokens"),

@@ -1,4 +1,4 @@
-"""Examples in memory: sequences with their targets, arrays and tables, which are written into files of a temporary folder."""
+"""Examples in memory: sequences with their targets, arrays and tables, which are written into temporary files."""
 
 from __future__ import annotations
 

@@ -104,8 +104,8 @@ class Predictor:
 
     @property
     def vocabulary(self) -> tuple[str, ...] | None:
-        """The tokens by number: words, characters, names of pieces, or the 256 bytes as characters of Latin-1; None where
-        inputs are numbers."""
+        """The tokens by number: words, characters, names of pieces, or the 256 bytes as characters of Latin-1; None
+        where inputs are numbers."""
         pointer = native().rcv_learner_vocabulary(self._handle)
         if pointer is not None and self._words is None:
             encoding = "latin-1" if self.level == "byte" else "utf-8"
@@ -135,8 +135,8 @@ class Predictor:
         """The tokens of a text, int64, as the model has read them in training.
 
         A model of words reads <eos> for the end of a line. A language model of words or lines reads it before the text,
-        too; every other model of words after the text. Of characters and pieces, a language model of lines reads the token
-        that ends a line before the text.
+        too; every other model of words after the text. Of characters and pieces, a language model of lines reads the
+        token that ends a line before the text.
         """
         level, pointer = self.level, native().rcv_learner_vocabulary(self._handle)
         if level is None:
@@ -291,8 +291,8 @@ class Predictor:
         return Predictions(names, np.concatenate(values or [np.zeros((0, self.outputs), self._real)]), self.classes)
 
     def classify(self, inputs: Any, lengths: Any = None, *, last: bool = False) -> list[Any]:
-        """Names of the likeliest classes of sequences, which are given as in `predict`; of a model of step-classes a list
-        of names for each sequence, or with `last` that of its last time step."""
+        """Names of the likeliest classes of sequences, which are given as in `predict`; of a model of step-classes a
+        list of names for each sequence, or with `last` that of its last time step."""
         classes = self.classes
         if classes is None:
             raise ValueError(f"{self.path} is a model of {self.kind}, not of classes")
@@ -375,8 +375,8 @@ class Predictor:
         return b"".join(pieces).decode("utf-8", "replace")
 
     def evaluate(self, data: Any, batch: int = 0, *, threads: int = 0) -> Evaluation:
-        """Loss and metrics on a file, on the test file of a folder, on a DataFrame, or on a pair of inputs and targets as
-        in `recurve.train`.
+        """Loss and metrics on a file, on the test file of a folder, on a DataFrame, or on a pair of inputs and targets
+        as in `recurve.train`.
 
         A text is read in `batch` parallel parts, each of which begins without context; 0: one part.
         """

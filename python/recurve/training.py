@@ -16,8 +16,8 @@ import numpy as np
 
 from recurve import _data, _examples
 from recurve._arrays import Array
-from recurve._native import api, errors
 from recurve._log import RunLog
+from recurve._native import api, errors
 from recurve._native.loader import Handle, context, encode_path, make, native, take_text
 from recurve._progress import Metric, ProgressLine
 from recurve._settings import Setting, Settings, check_fixed, check_names, checkpoint_settings, presets, settings
