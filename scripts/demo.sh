@@ -37,7 +37,7 @@ comments='/\/\*/ { inside = 1 } inside { line = $0; sub(/.*\/\*/, "", line); sub
 write_some() { # of 80 columns
     {
         printf '%s' "$2"
-        "$recurve" generate "$1" --prompt "$2" --tokens 600 --temperature 0.4 --seed "$3"
+        "$recurve" generate "$1" --prompt "$2" --tokens 600 --temperature 0.5 --seed "$3"
     } | LC_ALL=C tr -c '\n -~' '?' | fold -s -w 80 | head -n 9
     printf '\n'
 }
@@ -52,7 +52,7 @@ printf '\n== the training data: sentences of the pages in docs/ and of comments\
 head -n 5 "$out/data/train.txt" | fold -s -w 80
 "$recurve" data stats "$out/data/train.txt" --kind lines --level byte --buckets auto:6 | head -n 30
 
-model="--cell lstm --hidden 224 --embedding 48 --batch 32 --length 64 --learning-rate 0.004 --clip 1 --seed 1"
+model="--cell lstm --hidden 192 --embedding 32 --batch 16 --length 64 --learning-rate 0.008 --clip 1 --seed 1"
 printf '\n== text of the untrained model\n\n'
 quietly "$recurve" train "$out/data" --output "$out/before.safetensors" $model --steps 0
 write_some "$out/before.safetensors" 'The planner ' 1 | head -n 3

@@ -35,6 +35,7 @@ check? | python3-venv    | python3         | python         | python      | has_
 check? | python3-numpy   | python3-numpy   | python-numpy   | numpy       | has_module numpy
 check? | python3-torch   | python3-torch   | python-pytorch | pytorch     | has_module torch
 check? | openmpi-bin     | openmpi         | openmpi        | open-mpi    | has_tool mpirun
+check? | mkdocs          | mkdocs          | mkdocs         | mkdocs      | has_tool mkdocs
 check? | chromium        | chromium        | chromium       | -           | has_browser
 lint   | clang-format    | clang-tools-extra | clang        | clang-format | has_tool clang-format
 lint   | clang-tidy      | clang-tools-extra | clang        | llvm        | has_tool clang-tidy

@@ -127,7 +127,8 @@ static rcv_status recognise(rcvi_import *import, const rcv_data_options *options
     if (named && r->format == RCV_FORMAT_NUMBERS && options->format == RCV_FORMAT_AUTO) r->format = RCV_FORMAT_CSV;
     import->format = r->format;
     const bool table = r->format == RCV_FORMAT_CSV || r->format == RCV_FORMAT_TSV;
-    if (known && named != (table || r->format == RCV_FORMAT_JSON_LINES) && known->inputs == 0)
+    /* JSON lines with the usual keys have no names either. */
+    if (known && known->inputs == 0 && (named ? !table && r->format != RCV_FORMAT_JSON_LINES : table))
         return rcvi_fail(RCV_FORMAT, "%s has another format than the data that it must match", import->source.path);
     const bool usual =
         r->format == RCV_FORMAT_JSON_LINES && !names_columns(options); /* keys that every line is read with */

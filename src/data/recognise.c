@@ -171,7 +171,7 @@ rcv_status rcvi_recognise_format(rcvi_recognised *r) {
 rcv_status rcvi_values_see(rcvi_values_seen *seen, const char *bytes, size_t length) {
     double number;
     const rcvi_field field = rcvi_field_trim((rcvi_field){bytes, length});
-    const rcvi_field_kind kind = rcvi_field_read(field, false, &number);
+    const rcvi_field_kind kind = rcvi_field_read(field, seen->comma, &number);
     if (kind == RCVI_FIELD_MISSING || seen->count > RCVI_MOST_CLASSES) return RCV_OK;
     seen->text |= kind == RCVI_FIELD_TEXT;
     seen->fraction |= kind == RCVI_FIELD_NUMBER && floor(number) != number;

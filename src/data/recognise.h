@@ -41,6 +41,7 @@ typedef struct {
     rcv_context *context;
     char *names[RCVI_MOST_CLASSES + 1];
     size_t count;
+    bool comma;          /* numbers may have a decimal comma */
     bool text, fraction; /* one is no number; one is no whole number */
 } rcvi_values_seen;
 rcv_status rcvi_values_see(rcvi_values_seen *seen, const char *bytes, size_t length);

@@ -37,6 +37,7 @@ static rcv_status begin_columns(guess *g, const rcvi_csv *csv) {
     for (size_t i = 0; i < csv->count; i++) {
         const rcvi_field field = rcvi_field_trim(csv->fields[i]);
         g->columns[i].values.context = g->r->context;
+        g->columns[i].values.comma = csv->separator == ';';
         g->columns[i].name = rcvi_copy_text(g->r->context, field.bytes, field.length);
         if (!g->columns[i].name) return RCV_NO_MEMORY;
         g->count++;
@@ -279,7 +280,8 @@ static void describe(guess *g, const char *left_out) {
     if (s->is_text)
         rcvi_text_add(t, "each row is a text ('%s')", s->features[0]);
     else if (s->is_wide)
-        rcvi_text_add(t, "each row is a sequence of up to %zu steps (", s->feature_count);
+        rcvi_text_add(t, "each row is a sequence of up to %zu step%s (", s->feature_count,
+                      s->feature_count == 1 ? "" : "s");
     else if (s->sequence)
         rcvi_text_add(t, "rows are the steps of sequences (by '%s') of %zu feature%s (", s->sequence, s->feature_count,
                       s->feature_count == 1 ? "" : "s");

@@ -198,7 +198,7 @@ static rcv_status check_normal_form(rcvi_encoder *e, const char *bytes, size_t l
         return rcvi_fail(RCV_UNSUPPORTED,
                          "%s is not in the normal form NFC, or may not be, at byte %lld (U+%04X); this tokenizer needs "
                          "it: convert the text with unicodedata.normalize('NFC', text)",
-                         e->name, (long long)(offset + (int64_t)at), (unsigned)code);
+                         e->name, (long long)offset + (long long)at, (unsigned)code);
     }
     if (offset + (int64_t)length > e->checked) e->checked = offset + (int64_t)length;
     return RCV_OK;

@@ -111,7 +111,7 @@ static rcv_status metaspace_prefix(const reader *r, const json_t *value, rcvi_pr
 }
 
 static rcv_status read_metaspace(reader *r, const json_t *value) {
-    rcvi_prefix prefix;
+    rcvi_prefix prefix = RCVI_PREFIX_NEVER;
     RCVI_TRY(metaspace_prefix(r, value, &prefix));
     if (!is_not_false(value, "split"))
         return unsupported(r, "pre_tokenizer", "Metaspace with \"split\": false, which makes one word of a text,");
@@ -164,7 +164,7 @@ static rcv_status decode_byte_fallback(reader *r, const json_t *value) {
 }
 
 static rcv_status decode_metaspace(reader *r, const json_t *value) {
-    rcvi_prefix prefix;
+    rcvi_prefix prefix = RCVI_PREFIX_NEVER;
     RCVI_TRY(metaspace_prefix(r, value, &prefix));
     r->t->decoder.metaspace = true;
     r->t->decoder.strips_first = prefix != RCVI_PREFIX_NEVER;

@@ -103,6 +103,15 @@ static rcv_status open_vocabulary(rcv_context *context, rcv_settings *s, const r
 
 /* ---- opening ---- */
 
+static rcv_status check_classes(const rcv_data *data, const char *path) {
+    if (!rcvi_kind_has_classes(rcv_data_get_kind(data)) || rcv_data_outputs(data) > 1) return RCV_OK;
+    return rcvi_fail(
+        RCV_FORMAT,
+        "%s has one class alone, '%.60s': there is nothing to learn; is the target another column (--target), or "
+        "a number (--kind values)?",
+        path, rcv_data_class_name(data, 0, NULL));
+}
+
 static rcv_status open_parts(rcv_context *context, rcv_settings *s, const rcv_training_files *files,
                              const rcv_vocabulary *vocabulary, rcv_data *data[RCV_DATA_PARTS]) {
     double shares[RCV_DATA_PARTS] = {0};
@@ -118,12 +127,13 @@ static rcv_status open_parts(rcv_context *context, rcv_settings *s, const rcv_tr
         o.like = part > 0 ? data[RCV_TRAIN] : NULL;
         if (part > 0) o.vocabulary = NULL;
         RCVI_TRY(rcv_data_open(context, files->paths[part], &o, &data[part]));
+        if (part == RCV_TRAIN) RCVI_TRY(check_classes(data[part], files->paths[part]));
     }
     return shares[RCV_VALID] + shares[RCV_TEST] > 0 ? divide(s, shares, data) : RCV_OK;
 }
 
 rcv_status rcv_training_data_open(rcv_context *context, rcv_settings *settings, const rcv_training_files *files,
-                                  rcv_data *data[RCV_DATA_PARTS], char **sentence) {
+                                  rcv_data **data, char **sentence) {
     if (sentence) *sentence = NULL;
     RCVI_NEED(context, "context");
     RCVI_NEED(settings, "settings");

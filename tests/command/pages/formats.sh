@@ -21,7 +21,7 @@ train book.txt --level character --output characters.safetensors
 python3 - "$SOURCE_DIR/docs/FORMATS.md" *.safetensors *.jsonl <<'PYTHON'
 import json, re, struct, sys
 page, *files = sys.argv[1:]
-named = set(re.findall(r"`([^`]+)`", open(page).read()))
+named = set(re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", open(page).read(), flags=re.MULTILINE | re.DOTALL)))
 wrong = []
 
 

@@ -23,10 +23,11 @@ begin_pages() {
     case ${CFLAGS:-} in *-fsanitize=*) PAGES_SLOW=yes ;; esac
     write_wrapper recurve <<'WRAPPER'
 arguments=()
+verb=${1:-}
 while [ $# -gt 0 ]; do
     case $1 in
         --seconds) arguments+=("$1" 2); shift ;;
-        --tokens) arguments+=("$1" 40); shift ;;
+        --tokens) arguments+=("$1"); [ "$verb" != generate ] || { arguments+=(40); shift; } ;;
         --epochs) arguments+=("$1" "$([ -n "$PAGES_SLOW" ] && echo 1 || echo "$2")"); shift ;;
         --device) "$RECURVE" init probe.safetensors --cell lstm --input 1 --hidden 1 >/dev/null 2>&1
                   case $2 in
@@ -43,7 +44,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-case ${arguments[0]:-} in
+case $verb in
     train | compare) case " ${arguments[*]} " in *" --effort "*) ;; *) arguments+=(--effort estimate) ;; esac ;;
     plan | bench) case " ${arguments[*]} " in *" --parallel "*) ;; *" --hidden "*) arguments+=(--effort estimate) ;; *) arguments+=(--effort estimate --hidden 16 --batch 4) ;; esac ;;
     doctor) "$RECURVE" "${arguments[@]}" || [ $? = 1 ]; exit ;;

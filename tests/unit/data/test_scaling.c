@@ -1,7 +1,7 @@
 /* Means and scales: what is measured, what missing features become, batches that are scaled. */
 #include "test.h"
 
-#include "data/batcher.h"
+#include "data/batches/batcher.h"
 #include "scratch.h"
 
 #include <math.h>

@@ -379,6 +379,7 @@ static void test_recognised(void **unused) {
          RCV_FORMAT_CSV,
          RCV_DATA_STEP_VALUES,
          "one sequence of 2 features (a, y); predicted is y, a value at every time step, 3 steps ahead"},
+        {"d.csv", "a;y\n1;0,5\n2;1,5\n", {0}, RCV_FORMAT_CSV, RCV_DATA_VALUES, "predicted is y, a value"},
         {"d.csv",
          "a,colour,y\n1,red,0\n2,blue,1\n",
          {0},

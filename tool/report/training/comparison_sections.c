@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What a page of runs shows, and how. */
 typedef struct {
@@ -11,7 +12,8 @@ typedef struct {
     page_axes axes;
     log_value measure; /* of the loss: what all runs have */
     log_value metric;  /* LOG_VALUES: none */
-    double loss;       /* the time to this loss is shown; NaN: none */
+    const char *speed_name;
+    double loss; /* the time to this loss is shown; NaN: none */
 } comparison;
 
 static bool has_begun(const run *run) { return run->log->progress.count > 0 || run->log->validations.count > 0; }
@@ -37,6 +39,17 @@ static log_value shared_metric(const run *runs, size_t count) {
     return metric;
 }
 
+/* What the speed counts, if that is the same for all runs. */
+static const char *shared_speed_name(const run *runs, size_t count) {
+    const char *name = log_speed_name(runs[0].log);
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(log_speed_name(runs[i].log), name) != 0) {
+            return "tokens, sequences or steps a second";
+        }
+    }
+    return name;
+}
+
 static comparison comparison_of(const run *runs, size_t count, double loss) {
     const training_log **logs = need(count, sizeof *logs);
     for (size_t i = 0; i < count; i++) {
@@ -47,6 +60,7 @@ static comparison comparison_of(const run *runs, size_t count, double loss) {
                                    .axes = axes_of(logs, count),
                                    .measure = shared_measure(runs, count),
                                    .metric = shared_metric(runs, count),
+                                   .speed_name = shared_speed_name(runs, count),
                                    .loss = loss};
     free(logs);
     return comparison;
@@ -163,7 +177,9 @@ static void put_cards(FILE *out, const comparison *comparison) {
     put_best_card(out, comparison, test_loss, comparison->measure, test);
     put_best_card(out, comparison, validation_loss, comparison->measure, valid);
     put_best_card(out, comparison, training_loss, comparison->measure, training);
-    put_best_card(out, comparison, speed, VALUE_SPEED, "most tokens a second");
+    char *fastest = text_of("most %s", comparison->speed_name);
+    put_best_card(out, comparison, speed, VALUE_SPEED, fastest);
+    free(fastest);
     free(test);
     free(valid);
     free(training);
@@ -203,7 +219,7 @@ static void put_section_of_curves(FILE *out, const comparison *comparison, const
     }
     if (count > 0) {
         const curves_style style = {.title = plot->title,
-                                    .unit = log_values[value].name,
+                                    .unit = value == VALUE_SPEED ? comparison->speed_name : log_values[value].name,
                                     .logarithmic =
                                         plot->logarithmic || (!plot->from_zero && curves_need_logarithm(curves, count)),
                                     .from_zero = plot->from_zero,
@@ -266,7 +282,7 @@ static size_t table_columns(const comparison *comparison, column columns[COLUMNS
         {"naive forecast's ", name, {"", "%.4f", naive_metric, NO_BEST}},
         {"", comparison->axes.name, {"", "%.2f", training_time, NO_BEST}},
         {"parameters", "", {"", "%.0f", parameters, NO_BEST}},
-        {"", "tokens a second", {"", "%.0f", speed, HIGHEST}},
+        {"", comparison->speed_name, {"", "%.0f", speed, HIGHEST}},
     };
     size_t count = 0;
     for (size_t i = 0; i < COLUMNS; i++) {

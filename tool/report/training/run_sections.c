@@ -74,7 +74,7 @@ static void put_summary(FILE *out, const training_log *log) {
         const result last = result_at(&log->progress, measure, count - 1);
         put_result_card(out, &last, measure, what);
     }
-    put_number_card(out, log_speed(log), "%.0f", "tokens a second");
+    put_number_card(out, log_speed(log), "%.0f", log_speed_name(log));
     put_number_card(out, log_number(log->start, "parameters"), "%.0f", "parameters");
     put_time_card(out, log_number(log->end, "seconds"));
     fprintf(out, "</div>\n");
@@ -150,14 +150,16 @@ static void put_metric(FILE *out, const training_log *log, const page_axes *axes
 }
 
 typedef struct {
-    const char *id, *title, *unit, *about;
+    const char *id, *title;
+    const char *unit; /* NULL: that of the speed */
+    const char *about;
     log_value value;
     bool logarithmic, from_zero;
 } training_plot;
 
 static const training_plot other_plots[] = {
     {"rate", "Learning rate", "learning rate", "The learning rate of each update.", VALUE_RATE, false, true},
-    {"speed", "Throughput", "tokens a second", "Training only, without validation.", VALUE_SPEED, false, true},
+    {"speed", "Throughput", NULL, "Training only, without validation.", VALUE_SPEED, false, true},
     {"norm", "Gradient norm", "norm", "Before clipping.", VALUE_NORM, true, false},
 };
 
@@ -168,7 +170,7 @@ static void put_plot(FILE *out, const training_log *log, const training_plot *pl
         return;
     }
     const curves_style style = {.title = plot->title,
-                                .unit = plot->unit,
+                                .unit = plot->unit != NULL ? plot->unit : log_speed_name(log),
                                 .logarithmic = plot->logarithmic,
                                 .from_zero = plot->from_zero,
                                 .most_points = MOST_POINTS,

@@ -113,7 +113,7 @@ static void draw_scaling(FILE *out, const model *model) {
         }
     }
     const plot_style style = {.title = "Throughput over the number of ranks",
-                              .unit = "tokens a second",
+                              .unit = log_speed_name(model->runs[0]->log),
                               .axis = "ranks",
                               .from_zero = true,
                               .whole = true};
@@ -197,9 +197,11 @@ static void put_other_differences(FILE *out, const model *model) {
 
 static void put_table(FILE *out, const model *model) {
     const run *best = first_to_reach(model);
-    fprintf(out, "<div class=\"table\"><table><thead><tr><th>log</th><th>ranks</th><th>replicas x stages</th>"
-                 "<th>micro-batches x chunks</th><th>layers of stages</th><th>tokens a second</th><th>speed-up</th>"
-                 "<th>sent by the busiest rank</th><th>sent by all ranks</th><th>balance</th><th>idle</th>");
+    fprintf(out,
+            "<div class=\"table\"><table><thead><tr><th>log</th><th>ranks</th><th>replicas x stages</th>"
+            "<th>micro-batches x chunks</th><th>layers of stages</th><th>%s</th><th>speed-up</th>"
+            "<th>sent by the busiest rank</th><th>sent by all ranks</th><th>balance</th><th>idle</th>",
+            log_speed_name(model->runs[0]->log));
     fprintf(out, isfinite(model->loss) ? "<th>seconds to loss %.6g</th>" : "<th>seconds to a loss</th>", model->loss);
     fprintf(out, "</tr></thead><tbody>\n");
     for (size_t i = 0; i < model->count; i++) {

@@ -19,13 +19,21 @@ static void set_number(json_t *object, const char *key, double value) {
     }
 }
 
+/* Updates are counted. */
+static void set_step(json_t *object, double value) {
+    if (value >= 0 && value < 9e15) {
+        json_object_set_new(object, log_values[VALUE_STEP].key, json_integer((json_int_t)value));
+    }
+}
+
 /* The values of a point that it has: updates, time, losses and metrics. */
 static json_t *point_json(const log_series *series, size_t index) {
     if (index >= series->count) {
         return json_null();
     }
     json_t *point = json_object(), *metrics = json_object();
-    for (log_value value = 0; value < LOG_VALUES; value++) {
+    set_step(point, series_value(series, VALUE_STEP, index));
+    for (log_value value = VALUE_EPOCH; value < LOG_VALUES; value++) {
         set_number(value < FIRST_METRIC ? point : metrics, log_values[value].key, series_value(series, value, index));
     }
     if (json_object_size(metrics) > 0) {
@@ -51,7 +59,7 @@ static json_t *or_null(const json_t *line, const char *key) {
 
 static json_t *final_json(const run *run) {
     json_t *final = json_object();
-    set_number(final, "step", run_updates(run));
+    set_step(final, run_updates(run));
     set_number(final, "seconds", run_seconds(run));
     for (size_t i = 0; i < COUNT(losses); i++) {
         const char *key = log_values[losses[i]].key;
@@ -93,14 +101,15 @@ static json_t *settings_json(const run *runs, size_t count, const run *of, bool 
 static json_t *run_json(const run *runs, size_t count, size_t index, const char *path) {
     const run *run = &runs[index];
     const training_log *log = run->log;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "name",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "name",
                      name_json(run->name), "log", name_json(path), "date", or_null(log->start, "date"), "device",
                      or_null(log->begun, "device"), "data", or_null(log->start, "data"), "parameters",
                      or_null(log->start, "parameters"), "ended", json_boolean(log->end != NULL), "reason",
-                     or_null(log->end, "reason"), "tokens_per_second", number(run->speed), "ranks", run_ranks(run),
-                     "final", final_json(run), "best_validation", point_json(&log->validations, log_best(log)),
-                     "last_validation", point_json(&log->validations, log->validations.count - 1), "test",
-                     test_json(log), "settings", settings_json(runs, count, run, count == 1));
+                     or_null(log->end, "reason"), "tokens_per_second", number(run->speed), "ranks",
+                     (json_int_t)fmin(run_ranks(run), 1e9), "final", final_json(run), "best_validation",
+                     point_json(&log->validations, log_best(log)), "last_validation",
+                     point_json(&log->validations, log->validations.count - 1), "test", test_json(log), "settings",
+                     settings_json(runs, count, run, count == 1));
 }
 
 bool write_summary(const char *path, const log_file *files, size_t count) {

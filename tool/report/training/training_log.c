@@ -82,6 +82,20 @@ double log_speed(const training_log *log) {
     return isfinite(whole) ? whole : count > 0 ? sum / count : NAN;
 }
 
+const char *log_speed_name(const training_log *log) {
+    static const char *const names[][2] = {{"classes", "sequences a second"},
+                                           {"values", "sequences a second"},
+                                           {"stream", "tokens a second"},
+                                           {"lines", "tokens a second"}};
+    const char *kind = log_text(json_object_get(log->start, "data"), "kind");
+    for (size_t i = 0; kind != NULL && i < COUNT(names); i++) {
+        if (strcmp(names[i][0], kind) == 0) {
+            return names[i][1];
+        }
+    }
+    return kind != NULL ? "steps a second" : "tokens a second";
+}
+
 log_value log_measure(const training_log *log) {
     static const log_value measures[] = {VALUE_BITS, VALUE_PERPLEXITY};
     for (size_t i = 0; i < COUNT(measures); i++) {
@@ -218,7 +232,13 @@ static const char *on_start(training_log *log, json_t *line) {
     return begin_run(log, line);
 }
 
+/* Not every update has a progress line: the end is another one if it is later. */
 static const char *on_end(training_log *log, json_t *line) {
+    const log_row row = row_of(line);
+    if (isfinite(row.values[VALUE_LOSS]) && log->progress.count > 0 &&
+        row.values[VALUE_STEP] > series_value(&log->progress, VALUE_STEP, log->progress.count - 1)) {
+        append(&log->progress, &row);
+    }
     keep_line(&log->end, line);
     return NULL;
 }

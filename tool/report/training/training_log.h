@@ -77,6 +77,8 @@ bool series_has(const log_series *series, log_value value);    /* is one of them
 size_t log_best(const training_log *log); /* the validation with the lowest loss; NO_POINT: none */
 /* Tokens a second: that of the end line, else the mean of the progress lines; NaN: none. */
 double log_speed(const training_log *log);
+const char *
+log_speed_name(const training_log *log); /* what it counts, "sequences a second"; logs call all of it tokens */
 /* How the loss is shown: as bits a byte, as perplexity, or as it is. */
 log_value log_measure(const training_log *log);
 /* A value of the test, or of its metrics; NaN: none. */

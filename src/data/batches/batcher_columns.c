@@ -1,6 +1,6 @@
 /* Batches of a token stream in columns. Column b begins at token b * column; window w of all columns is a batch. States are carried from window to
  * window of a column. The last token of the stream is a target only. */
-#include "data/batcher.h"
+#include "data/batches/batcher.h"
 
 static int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 

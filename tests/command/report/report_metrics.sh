@@ -63,7 +63,7 @@ for name, broken in {"ragged": [[1, 2], [3]], "negative": [[1, -2], [3, 4]], "wo
     write(name + ".jsonl", classes, {"metrics": {"accuracy": 0.5}, "classes": ["a", "b"], "confusion": broken})
 PYTHON
 
-export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$SOURCE_DIR/tests/command/report" PYTHONDONTWRITEBYTECODE=1
 cat >read.py <<'PYTHON'
 import re, sys
 from page import ReportPage
@@ -96,6 +96,7 @@ want("the validations", page.tables["validations"], [["updates", "epoch", "loss"
      ["50", "1", "1.0200", "0.7500", "0.7000", "0.6500", "0.6700", "0.8500", "50.0"], ["100", "2", "1.0100", "0.8000", "0.7500", "0.7000", "0.7200", "0.9000", "100.0"]])
 want("the data", "waves.csv: 3 <classes> & more" in page.words, True)
 want("no perplexity", "erplexity" in text, False)
+want("what is counted", [cards.get("sequences a second"), "tokens a second" in text], ["5,000", False])
 PYTHON
 report untested.jsonl
 check untested <<'PYTHON'
@@ -130,6 +131,7 @@ want("the table", [row[1:2] + row[3:7] for row in page.tables["runs"]], [
     ["updates", "best validation loss", "test loss", "best validation accuracy", "test accuracy"],
     ["100", "1.0100", "0.7500", "0.8000", "0.9407"], ["100", "1.0600", "0.7500", "0.8500", "0.9600"], ["100", "1.0100", "", "0.8000", ""]])
 want("the best", [place[1:] for place in page.best], [(1, 3), (2, 5), (2, 6)])
+want("what is counted", page.tables["runs"][0][9:10] + page.words.count("tokens a second") * [""], ["sequences a second"])
 want("the curves", [len(page.paths["metric", axis]) for axis in ("x0", "x1", "x2")], [3, 3, 3])
 want("the title", "Validation accuracy" in page.words, True)
 want("the cards", [cards.get("best accuracy, test: better.jsonl"), cards.get("best accuracy, validation: better.jsonl")], ["0.9600", "0.8500"])

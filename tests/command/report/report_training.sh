@@ -44,7 +44,7 @@ PYTHON
 [ -s run.html ] || { echo "no page run.html"; exit 1; }
 [ ! -e run.html.part ] || complain "a half-written page is left"
 
-export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$SOURCE_DIR/tests/command/report" PYTHONDONTWRITEBYTECODE=1
 cat >read.py <<'PYTHON'
 import sys
 from page import ReportPage
@@ -97,6 +97,15 @@ printf '{"event": "progr' >>killed.jsonl
 grep -q 'it has not ended' killed.page || complain "the page of a log without an end does not say so"
 [ ! -e killed.html ] || complain "--output is not where the page went"
 
+# The end is a point of the curves if it is later than the last progress line.
+{ cat run.jsonl && echo '{"event": "end", "reason": "steps", "step": 3007, "loss": 2.5, "perplexity": 12.5, "seconds": 31, "tokens_per_second": 1}'; } >later.jsonl
+"$RECURVE" report later.jsonl >out 2>err || complain "an end between progress lines: $(cat err)"
+cat read.py - >later.py <<'PYTHON'
+if len(page.paths["loss", "x0"][0]) != 301 or "perplexity, training, after 3,007 updates; loss 2.5000" not in page.words:
+    wrong.append("the end is no point of the curve")
+page.report()
+PYTHON
+python3 later.py later.html || failures=$((failures + 1))
 for time in "119.6 119.6 s" "723.6 12 min 4 s" "7199.7 120 min 0 s" "12010 3 h 20 min"; do
     sed "s/\"seconds\": 77.5/\"seconds\": ${time%% *}/" run.jsonl >time.jsonl
     "$RECURVE" report time.jsonl >out 2>err && grep -q "<b>${time#* }</b><span>total time" time.html || complain "no total time of $time"

@@ -1,7 +1,7 @@
 /* Choice of the lengths that sequences are padded to. The cost of a bucket depends on its bound, on its number of sequences and on the number of longer
  * sequences, but not on the other bounds. So dynamic programming over the distinct lengths finds the best K bounds; greedy merging of
  * neighbours finds good ones. */
-#include "data/batcher.h"
+#include "data/batches/batcher.h"
 
 #include <math.h>
 

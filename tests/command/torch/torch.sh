@@ -7,5 +7,5 @@ python=/usr/bin/python3
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 for script in torch_compare torch_train; do
-    OMP_NUM_THREADS=1 "$python" "$SOURCE_DIR/tests/command/$script.py" "$RECURVE" "$folder"
+    OMP_NUM_THREADS=1 "$python" "$SOURCE_DIR/tests/command/torch/$script.py" "$RECURVE" "$folder"
 done

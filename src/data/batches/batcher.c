@@ -1,5 +1,5 @@
 /* The batcher: checks of options, buffers, position. A batch depends only on the data, the options and the position (epoch, batch). */
-#include "data/batcher.h"
+#include "data/batches/batcher.h"
 
 #include <string.h>
 

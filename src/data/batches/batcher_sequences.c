@@ -2,7 +2,7 @@
  * sequences of each bucket, in the order of the file, are shuffled and split into batches; then the batches are shuffled. Empty rows in the last
  * batch of a bucket are filled with sequences of shorter buckets. So the number of batches is minimal, and only the shortest bucket can
  * have a batch that is not full. */
-#include "data/batcher.h"
+#include "data/batches/batcher.h"
 
 #include "base/random.h"
 

@@ -42,7 +42,7 @@ for i in range(24):
     log("many-%02d.jsonl" % i, 1 + i / 10, 200)
 PYTHON
 
-export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$SOURCE_DIR/tests/command/report" PYTHONDONTWRITEBYTECODE=1
 cat >read.py <<'PYTHON'
 import math, re, sys
 from page import ReportPage
@@ -146,6 +146,7 @@ want("losses", [run["final"]["loss"] for run in summary["runs"][:2]], [2.0, 1.5]
 want("perplexity", round(one["final"]["perplexity"], 6), round(math.exp(2), 6))
 want("the best validation", (three["best_validation"]["step"], round(three["best_validation"]["loss"], 6)), (500, round(1.5 + 3 * math.exp(-2.5), 6)))
 want("the last", three["last_validation"], three["best_validation"])
+want("counts are whole", [type(one["final"]["step"]), type(three["best_validation"]["step"]), one["ranks"]], [int, int, 1])
 want("no test", one["test"], None)
 want("differences", [{k: v for k, v in run["settings"].items() if k != "log"} for run in summary["runs"]],
      [{"cell": "lstm", "hidden": 32, "seed": "0"}, {"cell": "gru", "hidden": 32, "seed": 3}, {"cell": "lstm", "hidden": 64, "seed": "0"}])
