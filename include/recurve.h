@@ -986,11 +986,11 @@ typedef struct {
 } rcv_training_files;
 
 /* Opens files as the settings of group data say. A kind that is `auto` is recognised and set in `settings`, as is the
- * level of a vocabulary that they name, unless a level was given. data[part] is NULL where there is none; free each with
- * rcv_data_free. *sentence says what was recognised and how to change it, NULL where nothing was; free with
+ * level of a vocabulary that they name, unless a level was given. data [RCV_DATA_PARTS]: NULL where there is none; free
+ * each with rcv_data_free. *sentence says what was recognised and how to change it, NULL where nothing was; free with
  * rcv_text_free; may be NULL. */
 RCV_API rcv_status rcv_training_data_open(rcv_context *context, rcv_settings *settings, const rcv_training_files *files,
-                                          rcv_data *data[RCV_DATA_PARTS], char **sentence);
+                                          rcv_data **data, char **sentence);
 
 /* ---- 14. learners: embedding, network and output layer ----------------------------------------------------------- */
 

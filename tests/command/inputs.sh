@@ -110,12 +110,12 @@ grep -qF "is not used: others than its owner can write it" err || complain "a ca
 [ "$(stat -c %i text.recurve-tokens)" != "$number" ] || complain "it was not made again"
 umask 000
 rm -f text.recurve-tokens
-good data stats text
+good data stats text --level word --quiet
 [ "$(stat -c %a text.recurve-tokens)" = 644 ] || complain "a new cache can be written by others"
 umask 022
 rm -f text.recurve-tokens
 mkfifo text.recurve-tokens
-good data stats text
+good data stats text --level word --quiet
 
 # ---- texts that change ----
 # cut or edited while a run reads them: a sentence, and the checkpoint before it stays

@@ -50,11 +50,23 @@ static bool make_folders(char *folder) {
     return stat(folder, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
 }
 
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t length) {
-    for (const unsigned char *at = bytes; length > 0; at++, length--) {
-        hash = (hash ^ *at) * 1099511628211u;
+static uint64_t hash_byte(uint64_t hash, unsigned char byte) { return (hash ^ byte) * 1099511628211u; }
+
+static uint64_t hash_number(uint64_t hash, int64_t number) {
+    for (int i = 0; i < 8; i++) {
+        hash = hash_byte(hash, (unsigned char)((uint64_t)number >> 8 * i));
     }
     return hash;
+}
+
+/* Of the path, the size and the time of modification. */
+static uint64_t hash_file(const char *path, const struct stat *info) {
+    uint64_t hash = 14695981039346656037u;
+    for (const char *at = path; *at != '\0'; at++) {
+        hash = hash_byte(hash, (unsigned char)*at);
+    }
+    hash = hash_number(hash_number(hash, info->st_size), (int64_t)info->st_ino);
+    return hash_number(hash_number(hash, info->st_mtim.tv_sec), info->st_mtim.tv_nsec);
 }
 
 /* The path of the result without its ending, by the file's path, size and time of modification; for free(). NULL after saying what is wrong. */
@@ -72,10 +84,7 @@ static char *place_of(const char *path) {
     } else if (full == NULL || stat(full, &info) != 0) {
         say("cannot read %s: %s", path, strerror(errno));
     } else {
-        const int64_t numbers[] = {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec, (int64_t)info.st_ino, 1};
-        const uint64_t name =
-            hash_bytes(hash_bytes(14695981039346656037u, full, strlen(full)), numbers, sizeof numbers);
-        place = text_of("%s/%016llx", folder, (unsigned long long)name);
+        place = text_of("%s/%016llx", folder, (unsigned long long)hash_file(full, &info));
     }
     free(full);
     free(folder);

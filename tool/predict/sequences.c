@@ -170,18 +170,19 @@ static rcv_status compute_block(block *b) {
 
 static rcv_status write_block(const block *b) {
     predictor *p = b->predictor;
-    const size_t bytes = (size_t)p->outputs * real_bytes(p);
+    const int64_t bytes = p->outputs * (int64_t)real_bytes(p);
     rcv_status status = RCV_OK;
     for (int64_t i = 0; i < b->count && status == RCV_OK; i++) {
+        const int64_t number = p->first + b->from + i;
         char name[256];
         if (p->sequence != NULL) {
             status = rcv_data_example_name(b->data, b->from + i, name, sizeof name);
         } else {
-            snprintf(name, sizeof name, "%lld", (long long)(p->first + b->from + i));
+            snprintf(name, sizeof name, "%lld", (long long)number);
         }
         const int64_t last = b->lengths[i] - 1;
         for (int64_t t = is_stepwise(p) ? 0 : last; t <= last && status == RCV_OK; t++) {
-            rows_write(p, name, t, b->out + (size_t)((is_stepwise(p) ? t * b->count : 0) + i) * bytes);
+            rows_write(p, name, t, b->out + (is_stepwise(p) ? t * b->count + i : i) * bytes);
         }
     }
     return status;

@@ -1,4 +1,5 @@
 /* recurve predict: classes with probabilities, values, or log-probabilities of texts, of data without targets. */
+#include "columnar/columnar.h"
 #include "predict/predict.h"
 #include "paths.h"
 
@@ -170,9 +171,10 @@ int predict_file(predictor *p, const char *path, const char *name) {
 
 /* ---- the work ---- */
 
-static int predict_with(predictor *p) {
+/* `path`: of the data, or "-". */
+static int predict_with(predictor *p, const char *path) {
     const predict_arguments *a = p->arguments;
-    const bool reads_input = strcmp(a->data, "-") == 0;
+    const bool reads_input = strcmp(path, "-") == 0;
     const results_format format = format_of(a);
     describe_model(p);
     if (!check_model(p)) {
@@ -193,7 +195,7 @@ static int predict_with(predictor *p) {
     } else {
         results_begin(&p->results, format, file, -1, predictor_columns(p));
     }
-    int code = reads_input ? predict_standard_input(p) : predict_file(p, a->data, a->data);
+    int code = reads_input ? predict_standard_input(p) : predict_file(p, path, path);
     const bool keep = code == EXIT_DONE || (a->keep_going && code == EXIT_FAILED && p->results.rows > 0);
     if (keep) {
         results_end(&p->results, predictor_columns(p));
@@ -209,7 +211,12 @@ static int predict(const predict_arguments *arguments) {
     if (status == RCV_OK) {
         status = rcv_learner_load(p.context, arguments->model, arguments->device, arguments->dtype, &p.learner);
     }
-    const int code = status == RCV_OK ? predict_with(&p) : fail(status);
+    char *path = text_of("%s", arguments->data);
+    int code = status == RCV_OK ? EXIT_FAILED : fail(status);
+    if (status == RCV_OK && columnar_convert(&path)) {
+        code = predict_with(&p, path);
+    }
+    free(path);
     free_predictor(&p);
     return code;
 }

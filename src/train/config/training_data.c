@@ -133,7 +133,7 @@ static rcv_status open_parts(rcv_context *context, rcv_settings *s, const rcv_tr
 }
 
 rcv_status rcv_training_data_open(rcv_context *context, rcv_settings *settings, const rcv_training_files *files,
-                                  rcv_data *data[RCV_DATA_PARTS], char **sentence) {
+                                  rcv_data **data, char **sentence) {
     if (sentence) *sentence = NULL;
     RCVI_NEED(context, "context");
     RCVI_NEED(settings, "settings");

@@ -37,6 +37,8 @@ static const rcv_gemm_options gemm_options = {.size = sizeof(rcv_gemm_options), 
 static const float ones[4] = {1, 1, 1, 1};
 static const rcv_tensor tensor = {.name = "w", .dims = 1, .shape = {4}, .data = ones, .bytes = sizeof ones};
 static const int64_t bounds[] = {64};
+static const rcv_part_options part_options = {.size = sizeof part_options, .end = 1};
+static const rcv_training_files training_files = {.size = sizeof training_files, .paths = {"x"}};
 
 static bool ignore_text(void *user, const char *text, size_t length) {
     (void)user, (void)text, (void)length;
@@ -122,6 +124,16 @@ CALL(rcv_vocabulary_print, A(vocabulary, o->vocabulary), A(text, OUT(char)))
 CALL(rcv_data_open, A(context, o->context), A(path, "x"), NULL, A(data, OUT(rcv_data)))
 CALL(rcv_data_read_tokens, A(data, o->data), 0, 1, A(tokens, (int64_t[1]){0}))
 CALL(rcv_data_count_classes, A(data, o->data), A(counts, (int64_t *)NULL))
+CALL(rcv_data_recognise, A(context, o->context), A(path, "x"), NULL, A(guess, (&RCV_INIT(rcv_guess))), NULL)
+CALL(rcv_data_part, A(data, o->data), A(options, &part_options), A(part, OUT(rcv_data)))
+CALL(rcv_data_read, A(data, o->data), 0, 1, A(lengths, (int64_t[1]){0}), NULL, NULL, 0)
+CALL(rcv_data_example_name, A(data, o->data), 0, A(text, (char[8]){0}), 8)
+CALL(rcv_training_data_open, A(context, o->context), A(settings, o->settings), A(files, &training_files),
+     A(data, (rcv_data *[RCV_DATA_PARTS]){NULL}), NULL)
+CALL(rcv_learner_open_data, A(learner, o->learner), A(path, "x"), NULL, A(data, OUT(rcv_data)))
+CALL(rcv_vocabulary_encode, A(vocabulary, o->vocabulary), A(text, "a"), 1, A(tokens, (int64_t[4]){0}), 4,
+     A(count, (&(size_t){0})))
+CALL(rcv_vocabulary_decode, A(vocabulary, o->vocabulary), -1, 0, A(text, (char[8]){0}), 8, A(length, (&(size_t){0})))
 CALL(rcv_data_lengths, A(data, o->data), A(counts, (int64_t *)NULL))
 CALL(rcv_data_buckets, A(data, o->data), 1, false, A(bounds, (int64_t[1]){0}), A(count, (&(size_t){0})))
 CALL(rcv_data_padding, A(data, o->data), A(bounds, bounds), 1, A(ratio, (&(double){0})))
@@ -237,6 +249,14 @@ static const entry table[] = {
     ENTRY(rcv_data_open, "context path data", "options"),
     ENTRY(rcv_data_read_tokens, "data tokens", ""),
     ENTRY(rcv_data_count_classes, "data counts", ""),
+    ENTRY(rcv_data_recognise, "context path guess", "options sentence"),
+    ENTRY(rcv_data_part, "data options part", ""),
+    ENTRY(rcv_data_read, "data lengths", "x tokens"),
+    ENTRY(rcv_data_example_name, "data text", ""),
+    ENTRY(rcv_training_data_open, "context settings files data", "sentence"),
+    ENTRY(rcv_learner_open_data, "learner path data", "options"),
+    ENTRY(rcv_vocabulary_encode, "vocabulary text tokens count", ""),
+    ENTRY(rcv_vocabulary_decode, "vocabulary text length", ""),
     ENTRY(rcv_data_lengths, "data counts", ""),
     ENTRY(rcv_data_buckets, "data bounds count", ""),
     ENTRY(rcv_data_padding, "data bounds ratio", ""),

@@ -5,43 +5,43 @@
 
 #include <math.h>
 
-static void check_left(rcvi_estimate estimate, double want) {
-    const double left = rcvi_estimate_left(&estimate);
+static void check_left(rcvi_time_estimate estimate, double want) {
+    const double left = rcvi_time_estimate_left(&estimate);
     if (!(fabs(left - want) < 1e-9)) fail_msg("%.12g seconds are left, not %.12g", left, want);
 }
 
 /* 2 seconds an update. */
 static void test_first_call(void **unused) {
     (void)unused;
-    check_left((rcvi_estimate){.updates_left = 100}, -1); /* nothing was measured */
-    check_left((rcvi_estimate){.updates = 3, .seconds = 6, .updates_left = 10}, 20);
-    check_left((rcvi_estimate){.updates = 3, .seconds = 6, .updates_left = -1}, -1);
-    check_left((rcvi_estimate){.updates = 3, .seconds = 6, .updates_left = 0}, 0);
+    check_left((rcvi_time_estimate){.updates_left = 100}, -1); /* nothing was measured */
+    check_left((rcvi_time_estimate){.updates = 3, .seconds = 6, .updates_left = 10}, 20);
+    check_left((rcvi_time_estimate){.updates = 3, .seconds = 6, .updates_left = -1}, -1);
+    check_left((rcvi_time_estimate){.updates = 3, .seconds = 6, .updates_left = 0}, 0);
     /* A validation of 30 seconds does not make updates seem slower, and those that come are added. */
-    check_left((rcvi_estimate){.updates = 10,
+    check_left((rcvi_time_estimate){.updates = 10,
                                .seconds = 50,
                                .validating = 30,
                                .updates_left = 10,
                                .validations_left = 2,
                                .validation = 30},
                20 + 60);
-    check_left((rcvi_estimate){.updates = 10, .seconds = 50, .validating = 30, .validations_left = 1, .validation = 30},
+    check_left((rcvi_time_estimate){.updates = 10, .seconds = 50, .validating = 30, .validations_left = 1, .validation = 30},
                30); /* the validation at the end */
 }
 
 static void test_time_limit(void **unused) {
     (void)unused;
-    check_left((rcvi_estimate){.time_limit = 60, .seconds = 15, .updates_left = -1}, 45);
-    check_left((rcvi_estimate){.time_limit = 60, .seconds = 70, .updates_left = -1}, 0);
-    check_left((rcvi_estimate){.time_limit = 60, .seconds = 20, .updates = 10, .updates_left = 100}, 40);
-    check_left((rcvi_estimate){.time_limit = 60, .seconds = 20, .updates = 10, .updates_left = 5}, 10);
-    check_left((rcvi_estimate){.time_limit = 60, .seconds = 0, .updates_left = 5}, 60);
+    check_left((rcvi_time_estimate){.time_limit = 60, .seconds = 15, .updates_left = -1}, 45);
+    check_left((rcvi_time_estimate){.time_limit = 60, .seconds = 70, .updates_left = -1}, 0);
+    check_left((rcvi_time_estimate){.time_limit = 60, .seconds = 20, .updates = 10, .updates_left = 100}, 40);
+    check_left((rcvi_time_estimate){.time_limit = 60, .seconds = 20, .updates = 10, .updates_left = 5}, 10);
+    check_left((rcvi_time_estimate){.time_limit = 60, .seconds = 0, .updates_left = 5}, 60);
 }
 
 /* 50 updates of 2 seconds and 3 validations of 10 before; this call's updates take 4 seconds. */
 static void test_resumed(void **unused) {
     (void)unused;
-    rcvi_estimate e = {.updates_before = 50,
+    rcvi_time_estimate e = {.updates_before = 50,
                        .validations_before = 3,
                        .seconds_before = 130,
                        .validation = 10,
@@ -56,7 +56,7 @@ static void test_resumed(void **unused) {
     e.validating = 10;
     check_left(e, 20 * 4 + 10);
     /* A file of an earlier version does not say how long a validation takes. */
-    e = (rcvi_estimate){.updates_before = 50, .validations_before = 3, .seconds_before = 130, .updates_left = 20};
+    e = (rcvi_time_estimate){.updates_before = 50, .validations_before = 3, .seconds_before = 130, .updates_left = 20};
     check_left(e, 20 * 130 / 50.);
 }
 

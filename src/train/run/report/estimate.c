@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* Seconds of an update without validations; -1: not known. Updates of this call, once there are enough of them; before that those of all calls. */
-static double seconds_of_update(const rcvi_estimate *e) {
+static double seconds_of_update(const rcvi_time_estimate *e) {
     const double own = e->seconds - e->validating;
     const double before = e->seconds_before - (double)e->validations_before * e->validation;
     if (e->updates >= RCVI_ENOUGH_UPDATES || (e->updates > 0 && e->updates_before == 0))
@@ -12,7 +12,7 @@ static double seconds_of_update(const rcvi_estimate *e) {
     return e->updates_before > 0 ? fmax(before, 0) / (double)e->updates_before : -1;
 }
 
-double rcvi_estimate_left(const rcvi_estimate *e) {
+double rcvi_time_estimate_left(const rcvi_time_estimate *e) {
     const double update = seconds_of_update(e);
     double left = INFINITY;
     if (e->time_limit > 0) left = fmax(e->time_limit - e->seconds, 0);

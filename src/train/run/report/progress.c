@@ -32,7 +32,7 @@ static double recent_mean(const rcvi_progress *p) {
 /* -1: not known. */
 static double seconds_left(const rcvi_progress *p, const rcvi_run_state *s, int64_t length, double limit, double passed,
                            int64_t validations) {
-    const rcvi_estimate estimate = {.updates = s->step - p->step_before,
+    const rcvi_time_estimate estimate = {.updates = s->step - p->step_before,
                                     .seconds = passed,
                                     .validating = p->validating,
                                     .time_limit = limit,
@@ -44,7 +44,7 @@ static double seconds_left(const rcvi_progress *p, const rcvi_run_state *s, int6
                                                                        : 0,
                                     .validations_left = validations,
                                     .validation = s->validation_seconds};
-    return rcvi_estimate_left(&estimate);
+    return rcvi_time_estimate_left(&estimate);
 }
 
 void rcvi_progress_update(rcvi_progress *p, const rcvi_run_state *s, int64_t length, int64_t epoch_batches,

@@ -63,7 +63,7 @@ for name, broken in {"ragged": [[1, 2], [3]], "negative": [[1, -2], [3, 4]], "wo
     write(name + ".jsonl", classes, {"metrics": {"accuracy": 0.5}, "classes": ["a", "b"], "confusion": broken})
 PYTHON
 
-export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$SOURCE_DIR/tests/command/report" PYTHONDONTWRITEBYTECODE=1
 cat >read.py <<'PYTHON'
 import re, sys
 from page import ReportPage

@@ -44,7 +44,7 @@ PYTHON
 [ -s run.html ] || { echo "no page run.html"; exit 1; }
 [ ! -e run.html.part ] || complain "a half-written page is left"
 
-export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$SOURCE_DIR/tests/command/report" PYTHONDONTWRITEBYTECODE=1
 cat >read.py <<'PYTHON'
 import sys
 from page import ReportPage

@@ -27,7 +27,7 @@ page refused --lengths 32,16384 --cells sru --hidden 8 --memory 1 --seconds 0 --
 page one --lengths 32 --cells sru --hidden 8 --seconds 0 --threads 1
 
 # Sections, each with shapes in its plots; well-formed; nothing that a browser would fetch; no script.
-export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$SOURCE_DIR/tests/command/report" PYTHONDONTWRITEBYTECODE=1
 cat >read.py <<'PYTHON'
 import json, re, sys
 from page import Page

@@ -67,7 +67,7 @@ write("stageless.jsonl", start((2, 0, 1, 1, "")), *progress([(1, 1)]))
 PYTHON
 
 # page.tables: section -> rows of cells; page.titles: what shapes say; page.words: all text
-export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$SOURCE_DIR/tests/command/report" PYTHONDONTWRITEBYTECODE=1
 cat >read.py <<'PYTHON'
 import re, sys
 from collections import defaultdict

@@ -42,7 +42,7 @@ for i in range(24):
     log("many-%02d.jsonl" % i, 1 + i / 10, 200)
 PYTHON
 
-export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$SOURCE_DIR/tests/command/report" PYTHONDONTWRITEBYTECODE=1
 cat >read.py <<'PYTHON'
 import math, re, sys
 from page import ReportPage
