@@ -111,16 +111,13 @@ static json_t *notes(description *d) {
     json_t *list = json_array();
     for (size_t first = 0, end; first < graph->param_count; first = end) {
         const rcvi_param *param = &graph->params[first];
+        for (end = first; end < graph->param_count && !strcmp(graph->params[end].symbol, param->symbol);) end++;
+        if (end - first < 2 || !is_declared(&d->cell->ast, param->symbol)) continue;
         rcvi_text text;
-        rcvi_text_init(&text, d->cell->context);
-        for (end = first; end < graph->param_count && !strcmp(graph->params[end].symbol, param->symbol); end++) {
-            rcvi_text_add(&text, "%s%s.%s", end > first ? ", " : "", graph->params[end].equation, param->symbol);
-        }
-        if (end - first < 2 || !is_declared(&d->cell->ast, param->symbol)) {
-            rcvi_text_drop(&text);
-            continue;
-        }
         char *names = NULL;
+        rcvi_text_init(&text, d->cell->context);
+        for (size_t i = first; i < end; i++)
+            rcvi_text_add(&text, "%s%s.%s", i > first ? ", " : "", graph->params[i].equation, param->symbol);
         if (rcvi_text_take(&text, &names) == RCV_OK)
             append(d, list,
                    json_sprintf("the %s %s is %zu parameters, one for each equation that names it: %s",

@@ -26,7 +26,7 @@ static void add_targets(rcvi_text *text, const rcv_data *data) {
         add_count(text, data->totals.outputs, "value", "values");
     }
     rcvi_text_add(text, "%s", each);
-    if (data->target_names[0]) rcvi_text_add(text, " (%.80s)", data->target_names);
+    if (data->target_names && data->target_names[0]) rcvi_text_add(text, " (%.80s)", data->target_names);
     if (data->schema.horizon > 0) rcvi_text_add(text, ", %lld steps ahead", (long long)data->schema.horizon);
 }
 

@@ -258,7 +258,7 @@ static rcv_status see_targets(rcvi_recognised *r, const char *target, rcvi_value
 
 /* Keys that are not the usual ones are names of the schema. */
 static rcv_status keep_key(rcvi_recognised *r, const char *given, bool is_target) {
-    return is_given(given) ? rcvi_schema_add(&r->schema, given, strlen(given), is_target) : RCV_OK;
+    return given && is_given(given) ? rcvi_schema_add(&r->schema, given, strlen(given), is_target) : RCV_OK;
 }
 
 static rcv_status read_keys(rcvi_recognised *r, json_t *first) {
@@ -294,33 +294,36 @@ rcv_status rcvi_recognise_json(rcvi_recognised *r) {
 
 /* ---- arrays ---- */
 
+/* `y`: NULL where x itself is predicted. */
+static void describe_arrays(rcvi_recognised *r, const rcvi_array *x, const rcvi_array *y) {
+    const bool horizon = r->options->horizon > 0;
+    const bool steps = horizon || (y && (y->dims == 3 || (y->dims == 2 && x->dims > 1 && y->shape[1] == x->shape[1])));
+    const bool classes =
+        y && (y->type == RCVI_ARRAY_TEXT || y->type == RCVI_ARRAY_SIGNED || y->type == RCVI_ARRAY_UNSIGNED);
+    const char *content = x->dims == 3 ? "sequences of several features" : horizon ? "one series" : "sequences";
+    if (r->kind < 0) r->kind = (int)rcvi_kind_of(classes, steps);
+    rcvi_text_add(&r->sentence, "arrays: x is %s, ", content);
+    if (!y) {
+        rcvi_text_add(&r->sentence, "its values are predicted");
+        return;
+    }
+    rcvi_text_add(&r->sentence, "y is predicted, a %s%s",
+                  rcvi_kind_has_classes((rcv_data_kind)r->kind) ? "class" : "value",
+                  rcvi_kind_has_steps((rcv_data_kind)r->kind) ? " at every time step" : "");
+}
+
 rcv_status rcvi_recognise_arrays(rcvi_recognised *r) {
     rcvi_arrays arrays;
     RCVI_TRY(rcvi_arrays_open(r->context, r->file, r->bytes, r->path, r->format, &arrays));
     const rcvi_array *x = rcvi_arrays_find(&arrays, "x"), *y = rcvi_arrays_find(&arrays, "y");
-    const bool horizon = r->options->horizon > 0;
-    const bool series = horizon && x && x->dims < 3;
-    const bool steps =
-        horizon || (y && (y->dims == 3 || (y->dims == 2 && x && x->dims > 1 && y->shape[1] == x->shape[1])));
-    const bool classes =
-        y && (y->type == RCVI_ARRAY_TEXT || y->type == RCVI_ARRAY_SIGNED || y->type == RCVI_ARRAY_UNSIGNED);
     rcv_status status = RCV_OK;
-    if (!x) status = rcvi_fail(RCV_FORMAT, "%s has no array x; data are arrays x, y and lengths", r->path);
-    if (!status && !y && !horizon && !r->options->unlabelled)
+    if (!x)
+        status = rcvi_fail(RCV_FORMAT, "%s has no array x; data are arrays x, y and lengths", r->path);
+    else if (!y && !r->options->horizon && !r->options->unlabelled)
         status = rcvi_fail(
             RCV_FORMAT, "%s has no array y with what is predicted; a forecast of x itself needs --horizon N", r->path);
-    if (!status) {
-        if (r->kind < 0) r->kind = (int)rcvi_kind_of(classes, steps);
-        rcvi_text_add(&r->sentence, "arrays: x is %s, %s%s",
-                      series         ? "one series"
-                      : x->dims == 3 ? "sequences of several features"
-                                     : "sequences",
-                      y ? "y is predicted, a " : "its values are predicted",
-                      !y                                              ? ""
-                      : rcvi_kind_has_classes((rcv_data_kind)r->kind) ? "class"
-                                                                      : "value");
-        if (y && rcvi_kind_has_steps((rcv_data_kind)r->kind)) rcvi_text_add(&r->sentence, " at every time step");
-    }
+    else
+        describe_arrays(r, x, y);
     rcvi_arrays_close(&arrays);
     return status;
 }

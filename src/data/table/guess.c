@@ -164,7 +164,8 @@ static rcv_status find_target(guess *g) {
         return RCV_OK;
     }
     g->target = find_usual(g, usual);
-    if (!g->target) g->target = &g->columns[g->count - 1];
+    if (!g->target && g->columns) g->target = &g->columns[g->count - 1];
+    if (!g->target) return rcvi_fail(RCV_FORMAT, "%s has no columns", g->r->path);
     return rcvi_schema_add(s, g->target->name, strlen(g->target->name), true);
 }
 
@@ -245,7 +246,8 @@ static rcv_status find_features(guess *g, rcvi_text *left_out) {
         return add_feature(g, longest);
     }
     if (s->feature_count > 0) return RCV_OK;
-    return rcvi_fail(RCV_FORMAT, "%s has no column for the input beside %s", g->r->path, g->target->name);
+    return rcvi_fail(RCV_FORMAT, "%s has no column for the input beside %s", g->r->path,
+                     s->targets ? s->targets[0] : "the target");
 }
 
 static rcv_status take_features(guess *g) {

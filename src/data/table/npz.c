@@ -119,7 +119,7 @@ static rcv_status open_library(const rcvi_arrays *arrays, library *zlib) {
     static const char *const names[] = {"libz.so.1", "libz.so", NULL}, *const symbols[] = {"inflateInit2_", "inflate",
                                                                                            "inflateEnd"};
     char reason[256];
-    void *functions[3];
+    void *functions[3] = {NULL};
     if (!rcvi_library_open(names, symbols, functions, 3, reason, sizeof reason))
         return rcvi_fail(RCV_UNSUPPORTED,
                          "%s is compressed, and zlib is not there to read it (%s); write it with numpy.savez",
@@ -182,9 +182,10 @@ static rcv_status uncompress(const rcvi_arrays *arrays, int from, int64_t at, co
     stream s = {0};
     unsigned char *blocks = rcvi_new(arrays->context, 2, BLOCK);
     rcv_status status = blocks ? RCV_OK : RCV_NO_MEMORY;
-    if (!status && zlib.begin(&s, -15, "1", (int)sizeof s) != 0)
+    const bool begun = !status && zlib.begin && zlib.end && zlib.begin(&s, -15, "1", (int)sizeof s) == 0;
+    if (!status && !begun) {
         status = rcvi_fail(RCV_NO_MEMORY, "zlib cannot begin to read %s", arrays->path);
-    else if (!status) {
+    } else if (!status) {
         status = inflate_blocks(arrays, &zlib, &s, from, at, m, *to, blocks);
         zlib.end(&s);
     }
@@ -199,7 +200,7 @@ static rcv_status uncompress(const rcvi_arrays *arrays, int from, int64_t at, co
 static rcv_status add_member(rcvi_arrays *arrays, int file, int64_t bytes, const member *m) {
     const size_t length = strlen(m->name), ending = strlen(".npy");
     rcvi_array *a = &arrays->arrays[arrays->count];
-    unsigned char local[30];
+    unsigned char local[30] = {0};
     if (length <= ending || strcmp(m->name + length - ending, ".npy") != 0 || length - ending >= sizeof a->name)
         return RCV_OK;
     if (arrays->count == RCVI_MOST_ARRAYS)
@@ -228,7 +229,7 @@ rcv_status rcvi_npz_read(rcvi_arrays *arrays, int file, int64_t bytes) {
     int64_t at = 0, count = 0;
     RCVI_TRY(find_directory(arrays, file, bytes, &at, &count));
     for (int64_t i = 0; i < count; i++) {
-        member m;
+        member m = {0};
         RCVI_TRY(read_entry(arrays, file, bytes, &at, &m));
         RCVI_TRY(add_member(arrays, file, bytes, &m));
     }

@@ -62,7 +62,7 @@ static rcv_status add_name(table *t, rcvi_field field) {
 
 /* The names of the columns for a message, at most some of them. */
 static void list_names(const table *t, char *text, size_t room) {
-    size_t used = 0, most = t->column_count < 12 ? t->column_count : 12;
+    size_t used = 0, most = !t->names ? 0 : t->column_count < 12 ? t->column_count : 12;
     for (size_t i = 0; i < most && used < room; i++)
         used += (size_t)snprintf(text + used, room - used, "%s%.40s", i ? ", " : "", t->names[i]);
     if (most < t->column_count && used < room) snprintf(text + used, room - used, ", ...");
@@ -70,7 +70,7 @@ static void list_names(const table *t, char *text, size_t room) {
 
 static rcv_status find_column(const table *t, const char *name, column **out) {
     *out = NULL;
-    for (size_t i = 0; i < t->column_count; i++) {
+    for (size_t i = 0; t->names && i < t->column_count; i++) {
         if (strcmp(t->names[i], name) != 0) continue;
         if (*out) return rcvi_fail(RCV_FORMAT, "%s has two columns with the name '%.60s'", t->csv.path, name);
         *out = &t->columns[i];
@@ -78,7 +78,7 @@ static rcv_status find_column(const table *t, const char *name, column **out) {
     if (*out) return RCV_OK;
     char list[600] = "";
     const char *near = rcvi_nearest_name(name, (const char *const *)t->names, t->column_count);
-    for (size_t i = 0; i < t->column_count; i++)
+    for (size_t i = 0; t->names && i < t->column_count; i++)
         if (strcasecmp(t->names[i], name) == 0) near = t->names[i];
     list_names(t, list, sizeof list);
     if (near) return rcvi_fail(RCV_FORMAT, "%s has no column '%.60s'; there is '%.60s'", t->csv.path, name, near);
@@ -87,23 +87,23 @@ static rcv_status find_column(const table *t, const char *name, column **out) {
 
 static rcv_status find_columns(table *t) {
     const rcvi_schema *s = t->schema;
-    column *found;
+    column *found = NULL; /* where find_column succeeds it is a column */
     for (size_t i = 0; i < s->feature_count; i++) {
         RCVI_TRY(find_column(t, s->features[i], &found));
-        found->feature = (int32_t)i;
-        t->feature_columns[i] = (int32_t)(found - t->columns);
+        if (found) found->feature = (int32_t)i;
+        t->feature_columns[i] = found ? (int32_t)(found - t->columns) : 0;
     }
     for (size_t i = 0; i < s->target_count && !t->import->unlabelled; i++) {
         RCVI_TRY(find_column(t, s->targets[i], &found));
-        found->target = (int32_t)i;
+        if (found) found->target = (int32_t)i;
     }
     if (s->sequence) {
         RCVI_TRY(find_column(t, s->sequence, &found));
-        found->sequence = true;
+        if (found) found->sequence = true;
     }
     if (s->time && !s->is_wide) {
         RCVI_TRY(find_column(t, s->time, &found));
-        found->time = true;
+        if (found) found->time = true;
     }
     return RCV_OK;
 }
