@@ -23,7 +23,7 @@ missing_paths() {
 }
 
 cd "$SOURCE_DIR" || exit 2
-found=$(missing_paths README.md CONTRIBUTING.md docs/*.md)
+found=$(missing_paths README.md CONTRIBUTING.md docs/*.md docs/tutorial/*.md)
 [ -z "$found" ] || complain "$found"
 
 page=$(mktemp)

@@ -11,7 +11,7 @@
 #   make      make -n in the checkout: the target and its variables are there, nothing is built
 #   pip       looks whether the folder that is named is a package
 #   mpirun    as root, and with more processes than cores; where there is none, or the build has no MPI, the line is skipped and a message says so
-#   python3   the same; `examples` and `cells` are those of the checkout
+# The folder has `examples` and `cells` of the checkout, and of `docs` some pages, so that the text of a training is short.
 
 begin_pages() {
     pages_folder=$(mktemp -d) || exit 1
@@ -67,7 +67,9 @@ more=
 "$PAGES_MPIRUN" --version 2>&1 | grep -q 'Open MPI' && more=--oversubscribe
 exec "$PAGES_MPIRUN" $more "$@"
 WRAPPER
-    ln -s "$SOURCE_DIR/examples" "$SOURCE_DIR/cells" "$SOURCE_DIR/docs" "$pages_folder/work/"
+    ln -s "$SOURCE_DIR/examples" "$SOURCE_DIR/cells" "$pages_folder/work/"
+    mkdir "$pages_folder/work/docs"
+    ln -s "$SOURCE_DIR"/docs/{CELLS,FILES,GLOSSARY,TRAINING}.md "$pages_folder/work/docs/"
     cd "$pages_folder/work" || exit 1
 }
 
