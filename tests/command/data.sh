@@ -123,7 +123,7 @@ import json
 test = [line for line in map(json.loads, open("shares.jsonl")) if line["event"] == "test"]
 assert len(test) == 1 and test[0]["counted"] == 4, test' || complain "the test is not 10% of the data"
 
-bad 2 "use recurve data stats" other text
+bad 2 "use data stats FILE" other text
 bad 2 "--buckets must be" stats text --kind lines --buckets 4,4
 bad 2 "--buckets must be" stats text --kind lines --buckets auto:65
 bad 1 "does not fit" stats text --level word --kind lines --buckets 4
