@@ -840,7 +840,8 @@ typedef struct {
     const char *sequence; /* rows with the same value here are the time steps of a sequence; they must be together */
     const char *time;     /* rises within a sequence, and is no feature */
     int64_t horizon;      /* a forecast: the target is its value so many time steps later; 0: none */
-    int64_t piece; /* sequences with targets at every time step are cut into pieces of at most so many; 0: they are not */
+    int64_t
+        piece; /* sequences with targets at every time step are cut into pieces of at most so many; 0: they are not */
     rcv_missing missing;
     bool unlabelled; /* there need be no targets, and those that are there are not read: for predictions */
 } rcv_data_options;
@@ -862,7 +863,7 @@ RCV_API rcv_status rcv_data_open(rcv_context *context, const char *path, const r
  * be NULL. *sentence says what was recognised, and by what; free with rcv_text_free; may be NULL. */
 RCV_API rcv_status rcv_data_recognise(rcv_context *context, const char *path, const rcv_data_options *options,
                                       rcv_guess *guess, char **sentence);
-RCV_API void rcv_data_free(rcv_data *data);                              /* NULL does nothing */
+RCV_API void rcv_data_free(rcv_data *data); /* NULL does nothing */
 
 typedef enum {
     RCV_PART_SEQUENCES = 0, /* whole sequences, drawn by the seed; not for streams */
@@ -977,7 +978,8 @@ enum { RCV_TRAIN = 0, RCV_VALID, RCV_TEST, RCV_DATA_PARTS };
 
 typedef struct {
     size_t size;
-    const char *paths[RCV_DATA_PARTS]; /* of train, valid and test; NULL: none, or the part of the training data that the
+    const char
+        *paths[RCV_DATA_PARTS];     /* of train, valid and test; NULL: none, or the part of the training data that the
                                           settings valid and test give ("10%") */
     bool elsewhere[RCV_DATA_PARTS]; /* tokens are cached in the user's cache folder, not beside the file, if the setting
                                        cache names no folder */
@@ -1017,9 +1019,9 @@ RCV_API const rcv_vocabulary *rcv_learner_vocabulary(const rcv_learner *learner)
 RCV_API const char *rcv_learner_device(const rcv_learner *learner);
 RCV_API const char *const *rcv_learner_classes(const rcv_learner *learner, size_t *count); /* names; NULL: none */
 RCV_API int64_t rcv_learner_parameter_elements(const rcv_learner *learner);
-RCV_API rcv_dtype rcv_learner_dtype(const rcv_learner *learner);  /* of its arrays: RCV_FLOAT32 or RCV_FLOAT64 */
-RCV_API int64_t rcv_learner_features(const rcv_learner *learner); /* of a time step; 0 where inputs are tokens */
-RCV_API int64_t rcv_learner_outputs(const rcv_learner *learner);  /* tokens, classes or values */
+RCV_API rcv_dtype rcv_learner_dtype(const rcv_learner *learner);     /* of its arrays: RCV_FLOAT32 or RCV_FLOAT64 */
+RCV_API int64_t rcv_learner_features(const rcv_learner *learner);    /* of a time step; 0 where inputs are tokens */
+RCV_API int64_t rcv_learner_outputs(const rcv_learner *learner);     /* tokens, classes or values */
 RCV_API bool rcv_learner_predicts_steps(const rcv_learner *learner); /* at every time step, not once a sequence */
 /* Names of the columns of the data it was trained on, NAME,NAME; "" where these had none. */
 RCV_API const char *rcv_learner_feature_names(const rcv_learner *learner);
@@ -1041,7 +1043,8 @@ typedef struct {
     int64_t threads; /* 0: the context's number */
     bool (*go_on)(void *user); /* NULL, or called after every batch; false stops */
     void *user;                /* of go_on; may be NULL */
-    int64_t *confusion; /* NULL, or [classes, classes]: examples (or time steps) of class `row` that were taken for class
+    int64_t
+        *confusion; /* NULL, or [classes, classes]: examples (or time steps) of class `row` that were taken for class
                            `column` */
 } rcv_evaluation_options;
 
@@ -1054,8 +1057,8 @@ typedef struct {
     double precision, recall, f1; /* classes: means over the classes that occur */
     double auc; /* classes: area under the ROC curve; of more than two the mean of one class against the others; of
                    millions of examples that of a random sample */
-    double mae, rmse; /* values: in the data's units, over all outputs */
-    double r2;        /* values: the explained part of the variance, mean over outputs */
+    double mae, rmse;             /* values: in the data's units, over all outputs */
+    double r2;                    /* values: the explained part of the variance, mean over outputs */
     double naive_mae, naive_rmse; /* forecasts: the same of the last known value, as the naive forecast has it */
 } rcv_evaluation;
 
@@ -1099,11 +1102,11 @@ typedef struct {
     const int64_t *tokens;  /* [steps, batch] where inputs are tokens, otherwise NULL */
     const int64_t *lengths; /* [batch], each in 1..steps; NULL: all have `steps` */
     rcv_output output;
-    bool last;                 /* of a model that predicts steps: the last step of each sequence only */
-    void *out;                 /* [batch, rcv_learner_outputs()]; where rcv_learner_predicts_steps, without `last`: [steps,
+    bool last;       /* of a model that predicts steps: the last step of each sequence only */
+    void *out;       /* [batch, rcv_learner_outputs()]; where rcv_learner_predicts_steps, without `last`: [steps,
                       * batch, rcv_learner_outputs()], zero past a sequence's length. In the learner's type
                       * (rcv_learner_dtype) */
-    int64_t threads;           /* 0: the context's number */
+    int64_t threads; /* 0: the context's number */
     bool (*go_on)(void *user); /* NULL, or called after every batch; false stops */
     void *user;                /* of go_on; may be NULL */
 } rcv_prediction;
@@ -1132,7 +1135,8 @@ typedef struct {
     double validation;        /* loss of the last validation; 0 before the first, infinite if it is not a number */
     double best;              /* loss of the best validation; 0 before the first */
     int64_t written;          /* updates in the last checkpoint that this call of rcv_trainer_run wrote; -1: none */
-    double metric; /* of the last validation: accuracy of classes, RMSE of values; NaN before the first, and of tokens */
+    double
+        metric; /* of the last validation: accuracy of classes, RMSE of values; NaN before the first, and of tokens */
 } rcv_progress;
 
 typedef struct {

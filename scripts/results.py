@@ -10,6 +10,7 @@ missing, or has no file of measurements, and each such file is named. What is wr
 """
 import argparse
 import json
+import math
 import re
 import statistics
 import sys
@@ -606,6 +607,27 @@ def python_page(data):
     return "\n".join(text), [data]
 
 
+# ---- the command on a user's files ----
+
+TOOL_PARTS = {"reading": "Reading tables", "predictions": "Predictions", "report": "Reports"}
+
+
+def tool_page(data):
+    def bound(target):
+        return ", ".join(f"at {word} {number(value)}" for word, value in target.items())
+
+    def reached(row):
+        most, least = row["target"].get("most", math.inf), row["target"].get("least", -math.inf)
+        return "yes" if least <= row["value"] <= most else "no"
+
+    text = ["Medians of turns. Reading is what `recurve data stats` does for a file without a token cache: two passes over it, and the cache written.\n"]
+    for part, title in TOOL_PARTS.items():
+        rows = [[r["what"], f"**{number(r['value'])}** {r['unit']}", bound(r["target"]), reached(r), ", ".join(f"{k} {number(v)}" for k, v in r["details"].items())]
+                for r in data["rows"] if r["part"] == part]
+        text.append(f"## {title}\n\n" + table(["what", "measured", "target", "reached", "details"], rows))
+    return "\n".join(text), [data]
+
+
 # ---- pages ----
 
 # Kind of a file, by the beginning of its name: page, title, what it measures, the command that measures it again.
@@ -636,6 +658,8 @@ KINDS = {
             lambda name, data: [data["command"] + f" --json bench/results/{name}.json"]),
     "python": (python_page, "Modules for PyTorch", "calls of modules, training steps, sequences of different lengths, an own cell, resets, imports",
                lambda name, data: [data["command"] + " --json bench/results"]),
+    "tool": (tool_page, "The command on a user's files", "reading tables, predictions from many sequences, reports of many logs",
+             lambda name, data: [data["command"] + f" --json bench/results/{name}.json"]),
     "training": (training_page, "Training of language models", "tokens a second, memory and perplexity against PyTorch",
                  lambda name, data: ["bench/ptb.sh DATA" if any(n.startswith("speed-") for n in data["runs"]) else "bench/ptb.sh DATA build/release cpu"]),
 }

@@ -3,7 +3,7 @@
     python timeseries.py [--series N] [--steps N] [--output FOLDER]
 
 The first part trains a model that tells three kinds of noisy oscillations apart, from series of different lengths. The
-second part trains one that forecasts the next 20 values of a series, and runs it step by step, as values arrive.
+second part trains one that forecasts the value 20 steps ahead, and runs it step by step, as values arrive.
 """
 
 from __future__ import annotations
@@ -59,24 +59,19 @@ def classify(count: int, steps: int, output: Path) -> float:
     return float(np.mean([a == b for a, b in zip(found, names)]))
 
 
-def windows(values: Array, length: int, ahead: int) -> tuple[Array, Array]:
-    """All windows [count, length, 1] of a series, and the values that follow each, [count, ahead]."""
-    both = np.lib.stride_tricks.sliding_window_view(values, length + ahead)
-    return both[:, :length, None], both[:, length:]
-
-
 def forecast(count: int, steps: int, ahead: int = 20) -> tuple[Array, Array]:
     """Trains a forecaster of a sum of two sines, and returns what it forecasts of the last values, and these."""
     time = np.arange(count + 200)
     values = 0.6 * np.sin(0.3 * time) + 0.4 * np.sin(0.11 * time)
     known, rest = values[:-ahead], values[-ahead:]
     result = recurve.train(
-        windows(known, 32, ahead), hidden=32, steps=steps, batch=32, learning_rate=0.01, progress=False
+        known, horizon=ahead, hidden=32, length=64, steps=steps, batch=4, learning_rate=0.01, progress=False
     )
+    guesses = []
     with result.model.stream() as stream:
-        for value in known[-32:]:
-            guess = stream.step([[value]])  # [1, ahead], after every value that arrives
-    return guess[0], rest
+        for value in known:
+            guesses.append(stream.step([[value]])[0, 0])  # of the value `ahead` steps after the one that arrives
+    return np.array(guesses[-ahead:]), rest
 
 
 def main() -> None:

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from recurve import jax as jax, nn as nn
     from recurve._native.errors import CellError, Stopped
     from recurve.cells import Equations, Stage, builtin_cells, compile
+    from recurve.evaluation import Evaluation
     from recurve.model import Gradients, Model
     from recurve.nn import Takeover, takeover
     from recurve.plans import Candidate, Plans
-    from recurve.predictor import Evaluation, Predictor, load
+    from recurve.predictor import Predictions, Predictor, load
     from recurve.scans import ScanGradients, scan, scan_gradients
     from recurve.stream import Stream
     from recurve.training import Curves, Progress, TrainingResult, presets, settings, train
@@ -40,7 +41,8 @@ _MODULE_OF = {
     "Model": "model",
     "Candidate": "plans",
     "Plans": "plans",
-    "Evaluation": "predictor",
+    "Evaluation": "evaluation",
+    "Predictions": "predictor",
     "Predictor": "predictor",
     "load": "predictor",
     "ScanGradients": "scans",
@@ -67,6 +69,7 @@ __all__ = [
     "Gradients",
     "Model",
     "Plans",
+    "Predictions",
     "Predictor",
     "Progress",
     "ScanGradients",

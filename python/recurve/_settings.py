@@ -102,10 +102,6 @@ class Settings:
         value = native().rcv_settings_get(self.handle, name.replace("_", "-").encode())
         return "" if value is None else str(value.decode("utf-8", "replace"))
 
-    def is_given(self, name: str) -> bool:
-        """Whether it was set, to whatever value."""
-        return bool(native().rcv_settings_given(self.handle, name.replace("_", "-").encode()))
-
     def update(self, given: Mapping[str, Any]) -> None:
         for name, value in given.items():
             self.set(name, text_of_value(name, value))

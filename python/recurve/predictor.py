@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import codecs
 import ctypes
 import functools
-import math
 import os
-import queue
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -16,12 +13,14 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from recurve import _arrays, _data
+from recurve import _arrays, _data, _examples, _files
 from recurve._arrays import Array, Dimension
+from recurve._generation import generate_pieces
 from recurve._native import api, errors
-from recurve._native.loader import Handle, context, encode_path, make, native
+from recurve._native.loader import Handle, context, encode_path, make, native, text_of
 from recurve._settings import checkpoint_settings
 from recurve._states import States
+from recurve.evaluation import MOST_CLASSES, Evaluation, take_evaluation
 from recurve.model import Model, check_count
 from recurve.stream import Stream
 
@@ -29,29 +28,26 @@ Output = Literal["default", "logits", "probabilities", "log_probabilities"]
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """The loss of a model on data."""
+class Predictions:
+    """What a model predicts of a file."""
 
-    loss: float  #: mean, in nats for each token or example; of values the squared error
-    counted: int  #: tokens or examples
-    accuracy: float | None  #: of classes: the correct part, 0 to 1
-
-    @property
-    def perplexity(self) -> float:
-        """exp(loss)"""
-        return math.exp(self.loss) if self.loss < 700 else math.inf
+    names: tuple[str, ...]  #: of the sequences: those that the file has for them, or their numbers
+    values: Any  #: [sequences, outputs]; where every time step has a prediction a list with [steps, outputs] for each
+    classes: tuple[str, ...] | None  #: names of the classes, in the order of the outputs
 
     @property
-    def bits(self) -> float:
-        """The loss in bits: of a text of bytes, bits per byte."""
-        return self.loss / math.log(2)
+    def labels(self) -> list[Any]:
+        """Names of the likeliest classes of the sequences, or lists with those of their time steps."""
+        if self.classes is None:
+            raise ValueError("the model predicts values, not classes")
+        return _name_classes(self.values, self.classes)
 
 
 class Predictor:
     """A model that `recurve.train` or the command `recurve train` wrote.
 
-    It predicts the next token of a text (kind stream or lines), or the class or values of a sequence. Methods may be
-    called by several threads; calls follow each other.
+    It predicts the next token of a text (kind stream or lines), or the class or values of a sequence, or of each of its
+    time steps (step-classes and step-values). Methods may be called by several threads; calls follow each other.
     """
 
     def __init__(self, handle: Handle, path: str) -> None:
@@ -62,11 +58,19 @@ class Predictor:
         self._real = np.dtype(np.float64 if library.rcv_learner_dtype(handle) == api.FLOAT64 else np.float32)
         self._words: tuple[str, ...] | None = None
         self.path = path  #: of the file
-        self.kind: str = api.KINDS[library.rcv_learner_kind(handle)]  #: stream, lines, classes or values
+        self.kind: str = api.KINDS[
+            library.rcv_learner_kind(handle)
+        ]  #: stream, lines, classes, values, step-classes, ...
         self.device: str = library.rcv_learner_device(handle).decode()
         self.features: int = library.rcv_learner_features(handle)  #: of a time step; 0 where inputs are tokens
         self.outputs: int = library.rcv_learner_outputs(handle)  #: tokens, classes or values
         self.parameters: int = library.rcv_learner_parameter_elements(handle)  #: their number
+        self.predicts_steps: bool = library.rcv_learner_predicts_steps(
+            handle
+        )  #: at every time step, not once a sequence
+        #: names of the columns that it was trained on, and of those that it predicts; empty where the data had none
+        self.feature_names = _split_names(library.rcv_learner_feature_names(handle))
+        self.target_names = _split_names(library.rcv_learner_target_names(handle))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str = "cpu", dtype: str = "float32") -> Predictor:
@@ -100,8 +104,8 @@ class Predictor:
 
     @property
     def vocabulary(self) -> tuple[str, ...] | None:
-        """The tokens by number: words, characters, pieces as the tokenizer.json names them, or the 256 bytes as characters
-        of Latin-1; None where inputs are numbers."""
+        """The tokens by number: words, characters, names of pieces, or the 256 bytes as characters of Latin-1; None
+        where inputs are numbers."""
         pointer = native().rcv_learner_vocabulary(self._handle)
         if pointer is not None and self._words is None:
             encoding = "latin-1" if self.level == "byte" else "utf-8"
@@ -131,44 +135,20 @@ class Predictor:
         """The tokens of a text, int64, as the model has read them in training.
 
         A model of words reads <eos> for the end of a line. A language model of words or lines reads it before the text,
-        too; every other model of words after the text. Of characters and pieces, a language model of lines reads the token
-        that ends a line before the text.
+        too; every other model of words after the text. Of characters and pieces, a language model of lines reads the
+        token that ends a line before the text.
         """
         level, pointer = self.level, native().rcv_learner_vocabulary(self._handle)
         if level is None:
             raise ValueError(f"{self.path} reads numbers, not text")
         data = text.encode() if isinstance(text, str) else text
-        if level == "byte":
-            begin = b"\n" if self.kind == "lines" or (self.is_text and not data) else b""
-            return np.frombuffer(begin + data, np.uint8).astype(np.int64)
-        if level != "word":
-            return self._encode(pointer, data)
-        lines = data.split(b"\n")
-        if not self.is_text and (lines[-1] or len(lines) == 1):
-            lines.append(b"")
-        words = [word for line in lines for word in (b"<eos>", *line.split())][0 if self.is_text else 1 :]
-        return np.array([self._find(pointer, word) for word in words], np.int64)
-
-    def _encode(self, vocabulary: int, data: bytes) -> Array:
-        end = int(native().rcv_vocabulary_line_end(vocabulary))
-        begin = [end] if self.kind == "lines" else []
-        if self.kind == "stream" and not data:
+        is_words = level == "word"
+        if self.kind == "stream" and not is_words and not data:
             data = b"\n"
-        count = ctypes.c_size_t()
-        native().rcv_vocabulary_encode(vocabulary, data, len(data), None, 0, ctypes.byref(count))
-        tokens = np.empty(count.value, np.int64)
-        room = tokens.ctypes.data if count.value else None
-        native().rcv_vocabulary_encode(vocabulary, data, len(data), room, count.value, ctypes.byref(count))
-        return np.concatenate([np.array(begin, np.int64), tokens])
-
-    def _find(self, vocabulary: int, word: bytes) -> int:
-        library = native()
-        token = int(library.rcv_vocabulary_find(vocabulary, word, len(word)))
-        if token < 0:
-            token = int(library.rcv_vocabulary_find(vocabulary, b"<unk>", 5))
-        if token < 0:
-            raise ValueError(f"the word '{word.decode('utf-8', 'replace')}' is not in the vocabulary of {self.path}")
-        return token
+        begins = self.kind == "lines" or (is_words and self.is_text)
+        ends = is_words and not self.is_text and not data.endswith(b"\n")
+        end = np.array([native().rcv_vocabulary_line_end(pointer)], np.int64)
+        return np.concatenate([end] * begins + [_encode(pointer, data)] + [end] * ends)
 
     def _read(self, inputs: Any, lengths: Any) -> tuple[Array, Array | None]:
         """Sequences as one array [steps, batch] of tokens or [steps, batch, features] of numbers, and their lengths."""
@@ -223,6 +203,22 @@ class Predictor:
 
     # ---- what it computes
 
+    @overload
+    def predict(
+        self,
+        inputs: list[Any] | tuple[Any, ...],
+        lengths: Any = ...,
+        output: Output = ...,
+        *,
+        last: bool = ...,
+        threads: int = ...,
+    ) -> Any: ...
+
+    @overload
+    def predict(
+        self, inputs: Any, lengths: Any = ..., output: Output = ..., *, last: bool = ..., threads: int = ...
+    ) -> Array: ...
+
     def predict(
         self,
         inputs: Any,
@@ -231,28 +227,38 @@ class Predictor:
         *,
         last: bool = False,
         threads: int = 0,
-    ) -> Array:
+    ) -> Any:
         """Predicts from sequences without targets.
 
         `inputs` is a list of sequences of any length, each a text, numbers [steps, features] or tokens [steps]; a text;
         or one array of numbers [batch, steps, features] or tokens [batch, steps], then with `lengths` [batch].
 
         `output` is probabilities, log_probabilities or logits; by default probabilities of classes, logits of tokens.
-        The result is [batch, outputs]. Of a language model it is [batch, steps, outputs], zero past a sequence's
-        length, or with `last` [batch, outputs] after the last step.
+        The result is [batch, outputs]. Where the model predicts at every time step it is [batch, steps, outputs], zero
+        past a sequence's length (of a list of numbers: a list with [steps, outputs] for each), or with `last`
+        [batch, outputs] after the last step.
         """
+        x, own_lengths = self._read(inputs, lengths)
+        out = self._compute(x, own_lengths, output, last, threads)
+        if out.ndim == 2:
+            return out
+        if self.is_text or own_lengths is None or lengths is not None:
+            return out.swapaxes(0, 1)
+        return _cut(out, own_lengths)
+
+    def _compute(self, x: Array, lengths: Array | None, output: Output, last: bool, threads: int) -> Array:
+        """Predictions of [steps, batch, ...]: [batch, outputs], or of every time step [steps, batch, outputs]."""
         check_count("threads", threads)
         if output not in api.OUTPUTS:
             raise ValueError(f"there is no output '{output}'; there are {', '.join(api.OUTPUTS)}")
-        x, own_lengths = self._read(inputs, lengths)
         steps, batch = x.shape[:2]
-        shape = (batch, self.outputs) if last or not self.is_text else (steps, batch, self.outputs)
+        shape = (steps, batch, self.outputs) if self.predicts_steps and not last else (batch, self.outputs)
         out = np.zeros(shape, self._real)
         callbacks = errors.Callbacks()
         data = api.Prediction(
             steps=steps,
             batch=batch,
-            lengths=_arrays.address(own_lengths),
+            lengths=_arrays.address(lengths),
             output=api.OUTPUTS[output],
             last=last,
             out=out.ctypes.data,
@@ -262,14 +268,40 @@ class Predictor:
         )
         with self._lock:
             callbacks.run(native().rcv_learner_predict, self._handle, ctypes.byref(data))
-        return out if out.ndim == 2 else out.swapaxes(0, 1)
+        return out
 
-    def classify(self, inputs: Any, lengths: Any = None) -> list[str]:
-        """Names of the likeliest classes of sequences, which are given as in `predict`."""
+    def predict_file(
+        self, data: Any, output: Output = "default", *, last: bool = False, threads: int = 0
+    ) -> Predictions:
+        """Predicts from a file, or a DataFrame, which is read as the training data was: columns by their names, missing
+        values and normalisation as then. Targets are not needed, and not read. Not for language models.
+        """
+        if self.is_text:
+            raise ValueError(f"{self.path} is a language model: give predict() the text itself, or use evaluate()")
+        values: list[Array] = []
+        with tempfile.TemporaryDirectory(prefix="recurve-") as folder:
+            opened = self._open_data(data, folder, unlabelled=True)
+            names = _files.read_names(opened)
+            for x, lengths in _files.read_blocks(opened, self.features):
+                out = self._compute(x, lengths, output, last, threads)
+                values += [out] if out.ndim == 2 else _cut(out, lengths)
+            opened.close()
+        if self.predicts_steps and not last:
+            return Predictions(names, values, self.classes)
+        return Predictions(names, np.concatenate(values or [np.zeros((0, self.outputs), self._real)]), self.classes)
+
+    def classify(self, inputs: Any, lengths: Any = None, *, last: bool = False) -> list[Any]:
+        """Names of the likeliest classes of sequences, which are given as in `predict`; of a model of step-classes a
+        list of names for each sequence, or with `last` that of its last time step."""
         classes = self.classes
         if classes is None:
             raise ValueError(f"{self.path} is a model of {self.kind}, not of classes")
-        return [classes[i] for i in self.predict(inputs, lengths, "logits").argmax(axis=1)]
+        x, own_lengths = self._read(inputs, lengths)
+        out = self._compute(x, own_lengths, "logits", last, 0)
+        if out.ndim == 2:
+            return _name_classes(out, classes)
+        steps, batch = x.shape[:2]
+        return _name_classes(_cut(out, np.full(batch, steps) if own_lengths is None else own_lengths), classes)
 
     @overload
     def generate(
@@ -332,7 +364,7 @@ class Predictor:
             seed=seed,
             threads=threads,
         )
-        return self._pieces(options) if stream else self._generate(options)
+        return generate_pieces(self._handle, self._lock, options) if stream else self._generate(options)
 
     def _generate(self, options: api.Generation) -> str:
         pieces: list[bytes] = []
@@ -342,78 +374,55 @@ class Predictor:
             callbacks.run(native().rcv_learner_generate, self._handle, ctypes.byref(options), emit, None)
         return b"".join(pieces).decode("utf-8", "replace")
 
-    def _pieces(self, options: api.Generation) -> Iterator[str]:
-        # The queue has no limit: the thread always comes to an end, and other calls wait for it only until then.
-        pieces: queue.SimpleQueue[bytes | BaseException | None] = queue.SimpleQueue()
-        ended = threading.Event()
+    def evaluate(self, data: Any, batch: int = 0, *, threads: int = 0) -> Evaluation:
+        """Loss and metrics on a file, on the test file of a folder, on a DataFrame, or on a pair of inputs and targets
+        as in `recurve.train`.
 
-        def put(_: Any, text: int, length: int) -> bool:
-            pieces.put(ctypes.string_at(text, length))
-            return not ended.is_set()
-
-        def work() -> None:
-            try:
-                with self._lock:
-                    native().rcv_learner_generate(self._handle, ctypes.byref(options), api.Emit(put), None)
-                pieces.put(None)
-            except BaseException as error:
-                pieces.put(error)
-
-        thread = threading.Thread(target=work, name="recurve-generate")
-        thread.start()
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        try:
-            while (piece := pieces.get()) is not None:
-                if isinstance(piece, BaseException):
-                    raise piece
-                if text := decoder.decode(piece):
-                    yield text
-            if text := decoder.decode(b"", True):
-                yield text
-        finally:
-            ended.set()
-            thread.join()
-
-    def evaluate(self, data: Any, batch: int = 1, *, threads: int = 0) -> Evaluation:
-        """The loss on a file, on the test file of a folder, or on a pair of inputs and targets as in `recurve.train`.
-
-        A text is read in `batch` parallel parts, each of which begins without context.
+        A text is read in `batch` parallel parts, each of which begins without context; 0: one part.
         """
         check_count("batch", batch)
         check_count("threads", threads)
         with tempfile.TemporaryDirectory(prefix="recurve-") as folder:
-            handle = self._open_data(data, folder)
+            handle = self._open_data(data, folder, unlabelled=False)
             result = self.evaluate_data(handle, batch, threads)
             handle.close()
         return result
 
-    def evaluate_data(self, data: Handle, batch: int = 1, threads: int = 0) -> Evaluation:
-        """The loss on data of the library."""
+    def evaluate_data(self, data: Handle, batch: int = 0, threads: int = 0) -> Evaluation:
+        """Loss and metrics on data of the library."""
+        return self._evaluate(data, batch, threads)[0]
+
+    def test_data(self, data: Handle) -> tuple[Evaluation, bytes]:
+        """The same, and as a line of a log."""
+        found, result = self._evaluate(data, 0, 0)
+        confusion = None if found.confusion is None else found.confusion.ctypes.data_as(ctypes.POINTER(ctypes.c_int64))
+        arguments = context(), self._handle, ctypes.byref(result), confusion
+        return found, text_of("rcv_evaluation_print", *arguments).encode()
+
+    def _evaluate(self, data: Handle, batch: int, threads: int) -> tuple[Evaluation, api.Evaluation]:
         callbacks = errors.Callbacks()
-        options = api.EvaluationOptions(batch=batch, threads=threads, go_on=api.GoOn(callbacks.go_on))
+        classes = self.classes
+        count = len(classes) if classes else 0
+        confusion = np.zeros((count, count), np.int64) if 0 < count <= MOST_CLASSES else None
+        options = api.EvaluationOptions(
+            batch=batch, threads=threads, go_on=api.GoOn(callbacks.go_on), confusion=_arrays.address(confusion)
+        )
         result = api.Evaluation()
         arguments = self._handle, data, ctypes.byref(options), ctypes.byref(result)
         with self._lock:
             callbacks.run(native().rcv_learner_evaluate, *arguments)
-        return Evaluation(result.loss, result.counted, result.accuracy if self.kind == "classes" else None)
+        return take_evaluation(result, self.kind, classes, confusion), result
 
-    def _open_data(self, data: Any, folder: str) -> Handle:
-        if _data.is_examples(data):
-            path = _data.write_examples(os.path.join(folder, "examples.jsonl"), data, self.kind)
+    def _open_data(self, data: Any, folder: str, unlabelled: bool) -> Handle:
+        if _examples.is_in_memory(data):
+            names = {*self.feature_names, *self.target_names}
+            path = _examples.write_data(folder, "data", data, self.kind, True, names)
         else:
             path = os.fsdecode(data)
             path = _data.find_part(path, _data.TEST) or path if os.path.isdir(path) else path
-        count = ctypes.c_size_t()
-        classes = native().rcv_learner_classes(self._handle, ctypes.byref(count))
-        return _data.open_data(
-            path,
-            (self._handle,),
-            level=api.LEVELS.index(self.level or "byte"),
-            kind=api.KINDS.index(self.kind),
-            vocabulary=None if self.level in ("byte", None) else native().rcv_learner_vocabulary(self._handle),
-            classes=classes,
-            class_count=count.value,
-        )
+            path = _data.convert_file(path, folder, "data")
+        with _data.rewording(folder):
+            return _files.open_file(self._handle, path, unlabelled)
 
     def stream(self, batch: int = 1, most: int = 1, output: Output = "default", *, threads: int = 0) -> Stream:
         """The model step by step: at every step what it predicts of the frames so far; see `Stream`.
@@ -445,6 +454,33 @@ def _token(vocabulary: int, index: int) -> bytes:
     return ctypes.string_at(native().rcv_vocabulary_token(vocabulary, index, ctypes.byref(length)), length.value)
 
 
+def _encode(vocabulary: int, text: bytes) -> Array:
+    """The tokens of a text as training reads them in a stream."""
+    count = ctypes.c_size_t()
+    tokens = np.zeros(len(text) + 1, np.int64)  # a token has at least one byte
+    arguments = vocabulary, text, len(text), _arrays.address(tokens), len(tokens), ctypes.byref(count)
+    native().rcv_vocabulary_encode(*arguments)
+    if count.value > len(tokens):
+        tokens = np.zeros(count.value, np.int64)
+        native().rcv_vocabulary_encode(*arguments[:3], _arrays.address(tokens), len(tokens), ctypes.byref(count))
+    return tokens[: count.value]
+
+
+def _split_names(names: bytes | None) -> tuple[str, ...]:
+    return tuple(names.decode("utf-8", "replace").split(",")) if names else ()
+
+
+def _cut(values: Array, lengths: Array) -> list[Array]:
+    """[steps, batch, outputs] as an array [steps, outputs] for each sequence."""
+    return [np.ascontiguousarray(values[:length, i]) for i, length in enumerate(lengths)]
+
+
+def _name_classes(values: Any, classes: tuple[str, ...]) -> list[Any]:
+    if isinstance(values, list):
+        return [_name_classes(steps, classes) for steps in values]
+    return [classes[i] for i in values.argmax(axis=1)]
+
+
 def _check_tokens(array: Array, count: int, name: str) -> Array:
     wrong = np.argwhere((array < 0) | (array >= count))
     if wrong.size:
@@ -466,4 +502,4 @@ def load(path: str | os.PathLike[str], device: str = "cpu", dtype: str = "float3
     return Model.load(path, device=device, dtype=dtype)
 
 
-__all__ = ["Evaluation", "Output", "Predictor", "load"]
+__all__ = ["Evaluation", "Output", "Predictions", "Predictor", "load"]

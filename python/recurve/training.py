@@ -1,29 +1,29 @@
-"""Training on text, and on sequences with classes or values."""
+"""Training on text, and on sequences with classes or values, of the whole sequence or of each time step."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import functools
-import json
 import math
 import os
 import tempfile
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
-from recurve import _data
+from recurve import _data, _examples
 from recurve._arrays import Array
+from recurve._log import RunLog
 from recurve._native import api, errors
 from recurve._native.loader import Handle, context, encode_path, make, native, take_text
 from recurve._progress import Metric, ProgressLine
 from recurve._settings import Setting, Settings, check_fixed, check_names, checkpoint_settings, presets, settings
 from recurve.cells import Equations, compile
-from recurve.predictor import Evaluation, Predictor
+from recurve.evaluation import Evaluation
+from recurve.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,10 @@ class Curves:
     norm: Array
     tokens_per_second: Array
     seconds: Array
-    validation_step: Array  #: with an element for each validation, as the next two
+    validation_step: Array  #: with an element for each validation, as the next three
     validation_epoch: Array
     validation_loss: Array  #: NaN where it was not a number
+    validation_metrics: dict[str, Array]  #: accuracy, f1, ... of classes; mae, rmse, ... of values; none of texts
 
 
 @dataclass
@@ -75,6 +76,7 @@ class TrainingResult:
     validation: float | None  #: loss of the last validation
     best: float | None  #: loss of the best validation
     test: Evaluation | None  #: of the best model on the test data
+    recognised: str | None  #: how the data is read, where that was recognised from the file
     settings: dict[str, Any] = field(repr=False)
     log: list[dict[str, Any]] = field(repr=False)  #: the lines of the log
     load: Callable[[], Predictor] = field(repr=False)
@@ -88,62 +90,27 @@ class TrainingResult:
     def curves(self) -> Curves:
         """Losses, rates and speed over the run."""
         progress = [line for line in self.log if line["event"] == "progress"]
-        validations = [line for line in self.log if line["event"] == "validation"]
+        validations = self._validations
         names = ("step", "epoch", "loss", "update_loss", "rate", "norm", "tokens_per_second", "seconds")
-        return Curves(
-            *(_column(progress, name) for name in names),
-            *(_column(validations, name) for name in ("step", "epoch", "loss")),
-        )
+        columns = {name: _column(progress, name) for name in names}
+        columns.update({f"validation_{name}": _column(validations, name) for name in names[:3]})
+        metrics = [line.get("metrics", {}) for line in validations]
+        return Curves(**columns, validation_metrics={name: _column(metrics, name) for name in self.metrics})
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the last validation by name, NaN where one was not a number; empty where there is none."""
+        found = self._validations[-1].get("metrics", {}) if self._validations else {}
+        return {name: math.nan if value is None else value for name, value in found.items()}
+
+    @property
+    def _validations(self) -> list[dict[str, Any]]:
+        return [line for line in self.log if line["event"] == "validation"]
 
 
 def _column(lines: list[dict[str, Any]], name: str) -> Array:
     values = [math.nan if line.get(name) is None else line[name] for line in lines]
     return np.array(values, np.int64 if name == "step" else np.float64)
-
-
-# ---- the log
-
-
-class _Log:
-    """The lines of a run's log, kept, and written to a file from the first line on."""
-
-    def __init__(self, path: str | None, resumes: bool) -> None:
-        self.path, self._resumes = path, resumes
-        self.lines: list[dict[str, Any]] = []
-        self._file: BinaryIO | None = None
-
-    def check(self, overwrite: bool) -> None:
-        if self.path is None or self._resumes or overwrite:
-            return
-        if os.path.exists(self.path) and os.path.getsize(self.path) > 0:
-            raise FileExistsError(
-                f"the log {self.path} exists: resume the run, give another log, or replace it with overwrite=True"
-            )
-
-    def _open(self, path: str) -> BinaryIO:
-        file = open(path, "r+b" if self._resumes and os.path.exists(path) else "wb")
-        text = file.read() if file.readable() else b""
-        file.seek(text.rfind(b"\n") + 1)
-        file.truncate()  # an incomplete last line, which a killed run may have left
-        return file
-
-    def write(self, line: bytes) -> None:
-        self.lines.append(json.loads(line))
-        if self.path is None:
-            return
-        try:
-            self._file = self._file or self._open(self.path)
-            self._file.write(line + b"\n")
-            self._file.flush()
-        except OSError as error:
-            warnings.warn(
-                f"cannot write the log {self.path}: {error}; training continues", RuntimeWarning, stacklevel=2
-            )
-            self.path = None
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
 
 
 # ---- settings and files of a run
@@ -158,9 +125,11 @@ class _Run:
     output: str
     resume: str | None
     overwrite: bool
-    log: _Log
+    log: RunLog
     is_named_by_file: list[bool]  # the data is not the caller's choice, but the checkpoint's
+    folder: str  # for temporary files
     data: list[Handle | None] = field(default_factory=lambda: [None, None, None])
+    recognised: str | None = None
 
     @property
     def metric(self) -> Metric:
@@ -182,15 +151,22 @@ def _check_cell(equations: Equations, path: str, overwrite: bool) -> None:
                 )
 
 
-def _resolve_examples(given: dict[str, Any], folder: str) -> None:
-    """Writes examples in memory into files, and sets the kind that follows from their targets."""
-    for name in ("data", "valid", "test"):
+def _write_data(given: dict[str, Any], made: Settings, folder: str) -> None:
+    """Writes data in memory into files. Of pairs the kind follows from their targets, if none is set."""
+    columns = ",".join(made[name] for name in ("target", "features", "sequence", "time")).split(",")
+    for name in _data.PARTS:
         value: Any = given.get(name)
-        if _data.is_examples(value):
-            kind = given.setdefault("kind", _data.kind_of_targets(value[1]))
-            given[name] = _data.write_examples(os.path.join(folder, f"{name}.jsonl"), value, kind)
-        elif value is not None and not isinstance(value, (str, os.PathLike)):
-            raise TypeError(f"{name} must be a path, or a pair of inputs and targets, not {type(value).__name__}")
+        if value is None or isinstance(value, (str, os.PathLike)):
+            continue
+        if not _examples.is_in_memory(value):
+            raise TypeError(
+                f"{name} must be a path, a pair of inputs and targets, a DataFrame, or an array to forecast, not "
+                f"{type(value).__name__}"
+            )
+        if _examples.is_examples(value) and made["kind"] == "auto":
+            made.set("kind", _examples.kind_of_examples(*value))
+        may_miss = made["missing"] != "error"
+        given[name] = _examples.write_data(folder, name, value, made["kind"], may_miss, set(columns))
 
 
 def _collect_settings(given: dict[str, Any], preset: str | None, config: Any, resume: str | None) -> Settings:
@@ -205,7 +181,7 @@ def _collect_settings(given: dict[str, Any], preset: str | None, config: Any, re
         made.use_preset(preset)
     if config is not None:
         made.load(encode_path(config))
-    made.update(given)
+    made.update({name: value for name, value in given.items() if name not in _data.PARTS})
     if made["parallel"]:
         raise NotImplementedError("train() runs in one process; for several use mpirun with the command recurve train")
     return made
@@ -243,49 +219,37 @@ def _check_early(run: _Run) -> None:
 # ---- data and trainer
 
 
-def _open_part(run: _Run, part: int, vocabulary: Handle | None) -> Handle | None:
-    path = run.files[part]
-    if path is None:
-        return None
-    cache = run.settings["cache"]
-    train = run.data[_data.TRAIN]
-    parents = [parent for parent in (train, vocabulary) if parent is not None]
-    return _data.open_data(
-        path,
-        parents,
-        level=api.LEVELS.index(run.settings["level"]),
-        kind=api.KINDS.index("stream" if run.settings["kind"] == "auto" else run.settings["kind"]),
-        vocabulary=vocabulary.pointer if vocabulary is not None else None,
-        like=train.pointer if train is not None else None,
-        cache=os.fsencode(cache) if cache else b"" if run.is_named_by_file[part] else None,
-    )
-
-
 def _open_vocabulary(run: _Run) -> Handle | None:
-    """The vocabulary that is given, which sets the level, or that of the checkpoint; None where the data has its own."""
-    vocabulary = None
-    if run.resume is not None:
-        arguments = context(), encode_path(run.resume)
-        vocabulary = make("rcv_checkpoint_vocabulary", *arguments, free="rcv_vocabulary_free", parents=(context(),))
-        if not vocabulary.pointer:
-            vocabulary = None
-    elif run.settings["vocabulary"]:
-        arguments = context(), os.fsencode(run.settings["vocabulary"])
-        vocabulary = make("rcv_vocabulary_load", *arguments, free="rcv_vocabulary_free", parents=(context(),))
-    level = "byte" if vocabulary is None else api.LEVELS[native().rcv_vocabulary_level(vocabulary)]
-    if level == "byte":
+    """The words of the checkpoint; None where the run is new, or the data has no words."""
+    if run.resume is None:
         return None
-    if not run.settings.is_given("level"):
-        run.settings.set("level", level)
-    return vocabulary
+    arguments = context(), encode_path(run.resume)
+    found = make("rcv_checkpoint_vocabulary", *arguments, free="rcv_vocabulary_free", parents=(context(),))
+    return found if found.pointer else None
+
+
+def _open_data(run: _Run) -> None:
+    """Opens all data as the settings say. A kind that is recognised becomes a setting."""
+    vocabulary = _open_vocabulary(run)
+    paths = [path and _data.convert_file(path, run.folder, name) for path, name in zip(run.files, _data.PARTS)]
+    files = api.TrainingFiles(
+        paths=tuple(path and encode_path(path) for path in paths),
+        elsewhere=tuple(run.is_named_by_file),
+        vocabulary=vocabulary.pointer if vocabulary is not None else None,
+    )
+    parts, sentence = (ctypes.c_void_p * len(paths))(), ctypes.c_void_p()
+    arguments = context(), run.settings.handle, ctypes.byref(files), parts, ctypes.byref(sentence)
+    with _data.rewording(run.folder):
+        native().rcv_training_data_open(*arguments)
+    run.data = [Handle(ctypes.c_void_p(part), "rcv_data_free", context()) if part else None for part in parts]
+    run.recognised = _data.reword(take_text(sentence), run.folder) if sentence else None
 
 
 def _open_trainer(run: _Run) -> Handle:
     wisdom = run.settings["wisdom"]
     if wisdom and os.path.exists(wisdom):
         native().rcv_wisdom_load(context(), os.fsencode(wisdom))
-    run.data[_data.TRAIN] = _open_part(run, _data.TRAIN, _open_vocabulary(run))
-    run.data[_data.VALID] = _open_part(run, _data.VALID, None)
+    _open_data(run)
     train, valid = run.data[: _data.TEST]
     parents = tuple(parent for parent in (train, valid) if parent is not None)
     arguments = context(), run.settings.handle, train, valid
@@ -359,18 +323,11 @@ def _load_model(path: str, settings: dict[str, Any]) -> Predictor:
 
 def _test(run: _Run, path: str) -> Evaluation | None:
     """The model on the test data, also as a line of the log."""
-    run.data[_data.TEST] = test = _open_part(run, _data.TEST, None)
+    test = run.data[_data.TEST]
     if test is None:
         return None
-    result = _load_model(path, run.settings.as_dictionary()).evaluate_data(test)
-    finite = math.isfinite(result.loss)
-    line = {
-        "event": "test",
-        "loss": result.loss if finite else None,
-        "perplexity": min(result.perplexity, 1e300) if finite else None,
-        "counted": result.counted,
-    }
-    run.log.write(json.dumps(line).encode())
+    result, line = _load_model(path, run.settings.as_dictionary()).test_data(test)
+    run.log.write(line)
     return result
 
 
@@ -384,7 +341,7 @@ def _finish(run: _Run, trainer: Handle, shown: ProgressLine | None, stopped: boo
         shown.end(report, note if is_kept and is_written else "")
     test = _test(run, best or run.output) if is_written and not stopped else None
     if shown is not None and test is not None:
-        measured = test.accuracy if test.accuracy is not None else math.nan
+        measured = next((value for value in (test.accuracy, test.rmse) if value is not None), math.nan)
         shown.say("test: " + ", ".join(run.metric.parts(test.loss, measured)))
     result = TrainingResult(
         path=run.output if is_kept and is_written else None,
@@ -397,6 +354,7 @@ def _finish(run: _Run, trainer: Handle, shown: ProgressLine | None, stopped: boo
         validation=report.validation or None,
         best=report.best or None,
         test=test,
+        recognised=run.recognised,
         settings=run.settings.as_dictionary(),
         log=run.log.lines,
         load=load,
@@ -421,23 +379,27 @@ def train(
     callback: Callable[[Progress], Any] | None = None,
     **settings: Any,
 ) -> TrainingResult:
-    """Trains a language model on text, or a model of classes or values of sequences.
+    """Trains a language model on text, or a model of classes or values of sequences or of each of their time steps.
 
-    data       a text file; a file of examples (`kind="classes"` or `"values"`); a folder with train, valid and test;
-               or a pair (inputs, targets): a list of sequences, each numbers [steps, features] or [steps], or a text,
-               and a class (whole number or text) or value (float, or list of floats) for each
+    data       a text, a table (CSV, TSV, Parquet), JSON lines, arrays (npy, npz, safetensors), or a folder with train,
+               valid and test. What a file holds is recognised; `kind`, `format`, `target`, `sequence`, ... change that.
+               Or a pair (inputs, targets): a list of sequences, each numbers [steps, features] or [steps], or a text,
+               and a class (whole number or text) or value (float, or list of floats) for each, or for each time step
+               where a target is as long as its sequence; or a DataFrame; or, with `horizon`, an array of numbers
     output     the model to write, MODEL.safetensors, with its checkpoints and MODEL.best.safetensors; without it
                nothing stays but the result
-    valid      data for validation, or "none"; `test`: for a test at the end
+    valid      data for validation, a part of `data` such as "10%", or "none"; `test`: for a test at the end
     preset     settings that belong together, see `recurve.presets`; `config`: a file of settings as JSON
     resume     continue from this checkpoint, bit for bit; `output` and `data` are those of the checkpoint by default.
                Examples in memory must be given again
     overwrite  replace models and logs of other runs
-    progress   show a line on stderr
+    progress   show on stderr how the data is read, and a line that changes
     log        the log, one JSON object per line; by default MODEL.jsonl where there is an output
     callback   called with `Progress` after updates; training stops when it returns False
     settings   those of the command `recurve train`, with underscores: hidden=256, learning_rate=0.001; see
-               `recurve.settings`. `cell` may also be equations, which are written beside the output
+               `recurve.settings`. Of data: target="price", features=["a", "b"], sequence="id", time="day", horizon=24,
+               missing="previous", normalise=True, class_weights="balanced" or {"yes": 3, "no": 1}. `cell` may also be
+               equations, which are written beside the output
 
     Ctrl-C stops after the current update: a checkpoint is written, and the result has `stopped`. (Before the first
     checkpoint KeyboardInterrupt is raised.) An exception of the callback is raised after the checkpoint was written.
@@ -452,10 +414,19 @@ def train(
         stack.callback(run.log.close)
         trainer = _open_trainer(run)
         shown = ProgressLine(run.metric, float(run.settings["seconds"])) if progress else None
+        if shown is not None:
+            shown.say(_describe_data(run))
         stopped = _run_trainer(run, trainer, shown, callback)
         if run.settings["wisdom"]:
             native().rcv_wisdom_save(context(), os.fsencode(run.settings["wisdom"]))
         return _finish(run, trainer, shown, stopped, not run.output.startswith(folder))
+
+
+def _describe_data(run: _Run) -> str:
+    """What was recognised, and which sequences are left out."""
+    said = native().rcv_data_description(run.data[_data.TRAIN]).decode("utf-8", "replace")
+    left_out = f"data: {said}" if "left out" in said else None
+    return "\n".join(line for line in (run.recognised, left_out) if line)
 
 
 def _prepare(
@@ -471,12 +442,13 @@ def _prepare(
     """The settings and files of a run, checked. Only `folder` and the file of equations are written."""
     base = None if resume is None else os.fsdecode(resume)
     path = os.fsdecode(output) if output is not None else base or os.path.join(folder, "model.safetensors")
-    _resolve_examples(given, folder)
     cell, equations = given.get("cell"), None
     if isinstance(cell, Equations) or (isinstance(cell, str) and "{" in cell):
         equations = compile(cell)
         given["cell"] = f"{_stem(path)}.cell"
     made = _collect_settings(given, preset, config, base)
+    _write_data(given, made, folder)
+    made.update({name: given[name] for name in _data.PARTS if name in given})
     if not made["data"]:
         raise ValueError("there is no training data: give a file, a folder, or a pair of inputs and targets as data")
     own_log = made["log"] or (None if path.startswith(folder) else f"{_stem(path)}.jsonl")
@@ -486,8 +458,9 @@ def _prepare(
         path,
         base,
         overwrite,
-        _Log(os.fsdecode(log) if log is not None else own_log, base is not None),
-        [base is not None and name not in given for name in ("data", "valid", "test")],
+        RunLog(os.fsdecode(log) if log is not None else own_log, base is not None),
+        [base is not None and name not in given for name in _data.PARTS],
+        folder,
     )
     _check_apart(run, config, given["cell"] if equations is not None else None)
     if equations is not None:

@@ -131,28 +131,37 @@ static rcv_status close_parenthesis(parser *p) {
     return next(p);
 }
 
-/* "(" sum { "," sum } ")" */
-static rcv_status parse_arguments(parser *p, rcvi_expr *call) {
-    opening begin;
-    RCVI_TRY(open_parenthesis(p, &begin));
+/* sum { "," sum } */
+static rcv_status parse_list(parser *p, rcvi_expr *call) {
     for (;;) {
         rcvi_expr *argument = NULL;
         RCVI_TRY(parse_sum(p, &argument));
         if (call->arguments == 0) call->left = argument;
         if (call->arguments == 1) call->right = argument;
         call->arguments++;
-        if (!at_symbol(p, ',')) break;
+        if (!at_symbol(p, ',')) return RCV_OK;
         RCVI_TRY(next(p));
     }
-    RCVI_TRY(close_parenthesis(p));
-    return close_expr(p, call);
 }
 
+/* "(" list ")" */
+static rcv_status parse_arguments(parser *p, rcvi_expr *call) {
+    opening begin;
+    rcv_status status = open_parenthesis(p, &begin);
+    if (!status) status = parse_list(p, call);
+    if (!status) status = close_parenthesis(p);
+    p->innermost = begin.outer;
+    return status ? status : close_expr(p, call);
+}
+
+/* "(" sum ")" */
 static rcv_status parse_parenthesis(parser *p, rcvi_expr **out) {
     opening begin;
-    RCVI_TRY(open_parenthesis(p, &begin));
-    RCVI_TRY(parse_sum(p, out));
-    return close_parenthesis(p);
+    rcv_status status = open_parenthesis(p, &begin);
+    if (!status) status = parse_sum(p, out);
+    if (!status) status = close_parenthesis(p);
+    p->innermost = begin.outer;
+    return status;
 }
 
 static bool operand_follows(const parser *p) {
@@ -364,15 +373,22 @@ static rcv_status parse_line(parser *p) {
     return parse_equation(p);
 }
 
+/* "(" NAME ")" */
+static rcv_status parse_input(parser *p) {
+    opening begin;
+    rcv_status status = open_parenthesis(p, &begin);
+    if (!status) status = take_name(p, "the input's name", &p->ast->input);
+    if (!status) status = close_parenthesis(p);
+    p->innermost = begin.outer;
+    return status;
+}
+
 /* cell = "cell" NAME "(" NAME ")" "{" { line } "}" . */
 static rcv_status parse_cell(parser *p) {
     if (!at_word(p, "cell")) return expected(p, "'cell'");
     RCVI_TRY(next(p));
     RCVI_TRY(take_name(p, "the cell's name", &p->ast->name));
-    opening begin;
-    RCVI_TRY(open_parenthesis(p, &begin));
-    RCVI_TRY(take_name(p, "the input's name", &p->ast->input));
-    RCVI_TRY(close_parenthesis(p));
+    RCVI_TRY(parse_input(p));
     RCVI_TRY(take_symbol(p, '{'));
     bool first = true;
     while (!at_symbol(p, '}')) {

@@ -182,6 +182,5 @@ static bool read_table(const uint8_t *bytes, size_t length) {
     return true;
 }
 
-static const fuzz_target target = {
-    .name = "tables", .count = 6000, .seed = seed, .pieces = pieces, .read = read_table};
+static const fuzz_target target = {.name = "tables", .count = 6000, .seed = seed, .pieces = pieces, .read = read_table};
 FUZZ_PROGRAM(target)

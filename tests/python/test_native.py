@@ -28,6 +28,7 @@ STRUCTS = {
     "data_options": api.DataOptions,
     "guess": api.Guess,
     "part_options": api.PartOptions,
+    "training_files": api.TrainingFiles,
     "setting": api.Setting,
     "evaluation_options": api.EvaluationOptions,
     "evaluation": api.Evaluation,

@@ -156,7 +156,9 @@ def test_values_in_memory() -> None:
 
 
 def test_texts_in_memory() -> None:
-    result = recurve.train((["good film", "bad film"] * 20, [1, 0] * 20), epochs=15, **TINY)
+    texts = ["good film", "bad film"] * 20, [1, 0] * 20
+    result = recurve.train(texts, valid=texts, epochs=15, **TINY)
+    assert result.metrics["accuracy"] == 1
     assert result.model.classify(["good film", "bad film"]) == ["1", "0"]
     assert result.model.classify("good film") == ["1"]
 
@@ -229,6 +231,7 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(text: Path, capsys: 
     said = capsys.readouterr()
     assert said.out == "" and "\r" not in said.err and "\033" not in said.err
     assert re.fullmatch(
+        rf"{re.escape(str(text))} is read as one text [^\n]*\n"
         r"100%  10/10  epoch [0-9.]+  loss [0-9.]+  bits/byte [0-9.]+  [0-9.]+[kM]? bytes/s  in 0:0[0-9]\n", said.err
     )
 

@@ -129,7 +129,8 @@ int verb_generate(int argc, char **argv) {
     option options[] = {
         {"prompt", OPTION_TEXT, &generation.prompt, .value = "TEXT",
          .help = "read first, not written; -: standard input"},
-        {"tokens", OPTION_INTEGER, &generation.count, 0, 1e15, .value = "N", .help = "bytes, characters, words or pieces to write"},
+        {"tokens", OPTION_INTEGER, &generation.count, 0, 1e15, .value = "N",
+         .help = "bytes, characters, words or pieces to write"},
         {"temperature", OPTION_REAL, &generation.temperature, 0, 1000, .value = "X",
          .help = "0: the most likely token; 1: the model's distribution"},
         {"top-k", OPTION_INTEGER, &generation.top_k, 0, 1e9, .value = "N",

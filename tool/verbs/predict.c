@@ -1,6 +1,6 @@
 /* recurve predict: classes with probabilities, values, or log-probabilities of texts, of data without targets. */
-#include "columnar/columnar.h"
 #include "predict/predict.h"
+#include "columnar/columnar.h"
 #include "paths.h"
 
 #include <errno.h>

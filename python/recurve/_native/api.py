@@ -240,6 +240,16 @@ class PartOptions(Struct):
     _fields_ = [("size", c_size_t), ("begin", c_double), ("end", c_double), ("by", c_int), ("seed", c_uint64)]
 
 
+class TrainingFiles(Struct):
+    _fields_ = [
+        ("size", c_size_t),
+        ("paths", c_char_p * 3),
+        ("elsewhere", c_bool * 3),
+        ("vocabulary", c_void_p),
+        ("without_test", c_bool),
+    ]
+
+
 class Setting(ctypes.Structure):
     _fields_ = [
         ("name", c_char_p),
@@ -255,7 +265,14 @@ class Setting(ctypes.Structure):
 
 
 class EvaluationOptions(Struct):
-    _fields_ = [("size", c_size_t), ("batch", c_int64), ("threads", c_int64), ("go_on", GoOn), ("user", c_void_p), ("confusion", POINTER(c_int64))]
+    _fields_ = [
+        ("size", c_size_t),
+        ("batch", c_int64),
+        ("threads", c_int64),
+        ("go_on", GoOn),
+        ("user", c_void_p),
+        ("confusion", c_void_p),
+    ]
 
 
 class Evaluation(Struct):
@@ -427,22 +444,24 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "stream_reload": (_Status, _P),
     "stream_plan": (_P, _P),
     "vocabulary_free": (None, _P),
-    "vocabulary_load": (_Status, _P, c_char_p, _OBJECT),
     "vocabulary_level": (c_int, _P),
     "vocabulary_size": (c_int64, _P),
     "vocabulary_token": (_P, _P, c_int64, POINTER(c_size_t)),
     "vocabulary_find": (c_int64, _P, c_char_p, c_size_t),
     "vocabulary_line_end": (c_int64, _P),
     "vocabulary_encode": (_Status, _P, c_char_p, c_size_t, _P, c_size_t, POINTER(c_size_t)),
-    "data_open": (_Status, _P, c_char_p, POINTER(DataOptions), _OBJECT),
     "data_free": (None, _P),
     "data_get_kind": (c_int, _P),
     "data_level": (c_int, _P),
+    "data_description": (c_char_p, _P),
+    "data_sequences": (c_int64, _P),
+    "data_read": (_Status, _P, c_int64, c_int64, _P, _P, _P, c_int64),
+    "data_example_name": (_Status, _P, c_int64, _P, c_size_t),
+    "training_data_open": (_Status, _P, _P, POINTER(TrainingFiles), _OBJECT, _OBJECT),
     "setting_count": (c_size_t,),
     "setting_at": (POINTER(Setting), c_size_t),
     "settings_new": (_Status, _P, _OBJECT),
     "settings_free": (None, _P),
-    "settings_given": (c_bool, _P, c_char_p),
     "settings_set": (_Status, _P, c_char_p, c_char_p),
     "settings_preset": (_Status, _P, c_char_p),
     "preset_count": (c_size_t,),
@@ -464,6 +483,10 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "learner_dtype": (c_int, _P),
     "learner_features": (c_int64, _P),
     "learner_outputs": (c_int64, _P),
+    "learner_predicts_steps": (c_bool, _P),
+    "learner_feature_names": (c_char_p, _P),
+    "learner_target_names": (c_char_p, _P),
+    "learner_open_data": (_Status, _P, c_char_p, POINTER(DataOptions), _OBJECT),
     "learner_evaluate": (_Status, _P, _P, POINTER(EvaluationOptions), POINTER(Evaluation)),
     "evaluation_print": (_Status, _P, _P, POINTER(Evaluation), POINTER(c_int64), _OBJECT),
     "learner_generate": (_Status, _P, POINTER(Generation), Emit, _P),

@@ -213,15 +213,17 @@ static void put_target(rcvi_batcher *batcher, rcvi_batch *batch, int64_t to, int
 
 /* One target of the sequence. */
 static rcv_status fill_label(rcvi_batcher *batcher, rcvi_batch *batch, int64_t row, int64_t sequence) {
-    const int64_t outputs = batcher->data->totals.outputs;
-    void *to = batcher->targets ? (void *)&batcher->targets[row] : &batcher->values[row * outputs];
     if (sequence < 0) {
         put_target(batcher, batch, row, -1, NULL);
-        return RCV_OK;
+    } else if (batcher->targets) {
+        RCVI_TRY(rcvi_data_read_label(batcher->data, sequence, &batcher->targets[row]));
+        batch->counted += batcher->targets[row] >= 0;
+    } else if (batcher->values) {
+        float *values = &batcher->values[row * batcher->data->totals.outputs];
+        RCVI_TRY(rcvi_data_read_label(batcher->data, sequence, values));
+        rcvi_scaling_apply_targets(batcher->options.scaling, values, 1);
+        batch->counted += !isnan(values[0]);
     }
-    RCVI_TRY(rcvi_data_read_label(batcher->data, sequence, to));
-    if (batcher->values) rcvi_scaling_apply_targets(batcher->options.scaling, to, 1);
-    batch->counted += batcher->targets ? batcher->targets[row] >= 0 : !isnan(batcher->values[row * outputs]);
     return RCV_OK;
 }
 

@@ -148,8 +148,8 @@ CALL(rcv_learner_new, A(context, o->context), A(settings, o->settings), A(data, 
 CALL(rcv_learner_load, A(context, o->context), A(path, "x"), NULL, RCV_FLOAT32, A(learner, OUT(rcv_learner)))
 CALL(rcv_learner_save, A(learner, o->learner), A(path, "x"))
 CALL(rcv_learner_evaluate, A(learner, o->learner), A(data, o->data), NULL, A(result, (&RCV_INIT(rcv_evaluation))))
-CALL(rcv_evaluation_print, A(context, o->context), A(learner, o->learner),
-     A(evaluation, (&RCV_INIT(rcv_evaluation))), NULL, A(json, OUT(char)))
+CALL(rcv_evaluation_print, A(context, o->context), A(learner, o->learner), A(evaluation, (&RCV_INIT(rcv_evaluation))),
+     NULL, A(json, OUT(char)))
 CALL(rcv_learner_predict, A(learner, o->learner), A(data, (&RCV_INIT(rcv_prediction, .steps = 1))))
 CALL(rcv_learner_generate, A(learner, o->learner), A(options, (&RCV_INIT(rcv_generation, .count = 0))),
      A(emit, ignore_text), NULL)

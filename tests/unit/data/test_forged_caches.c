@@ -187,8 +187,17 @@ static void read_names(const rcv_data *data, content *c) {
 
 static void read_batches(const rcv_data *data, content *c) {
     const bool stream = rcv_data_get_kind(data) == RCV_DATA_STREAM;
-    const rcvi_batcher_options options = {
-        .how = stream ? RCVI_ALL : RCVI_SEQUENCES, .batch = 2, .steps = 3, .shuffle = true, .seed = 5};
+    const bool has_values = rcvi_kind_has_values(rcv_data_get_kind(data));
+    rcvi_scaling filled; /* missing features become 0 */
+    check_ok(
+        rcvi_scaling_new(data->context, rcv_data_features(data), has_values ? rcv_data_outputs(data) : 0, &filled));
+    filled.missing = RCV_MISSING_ZERO;
+    const rcvi_batcher_options options = {.how = stream ? RCVI_ALL : RCVI_SEQUENCES,
+                                          .batch = 2,
+                                          .steps = 3,
+                                          .shuffle = true,
+                                          .seed = 5,
+                                          .scaling = stream ? NULL : &filled};
     rcvi_batcher *batcher;
     size_t at = 0;
     check_ok(rcvi_batcher_new(data, &options, &batcher));
@@ -204,6 +213,7 @@ static void read_batches(const rcv_data *data, content *c) {
             at = put(c->batches, sizeof c->batches, at, b.values, targets * (size_t)rcv_data_outputs(data) * 4);
     }
     rcvi_batcher_free(batcher);
+    rcvi_scaling_free(&filled);
 }
 
 static void read_content(rcv_context *context, const char *path, const rcv_data_options *options, content *c) {

@@ -6,7 +6,7 @@
 #include <math.h>
 
 static void check_left(rcvi_time_estimate estimate, double want) {
-    const double left = rcvi_time_estimate_left(&estimate);
+    const double left = rcvi_estimate_left(&estimate);
     if (!(fabs(left - want) < 1e-9)) fail_msg("%.12g seconds are left, not %.12g", left, want);
 }
 
@@ -19,14 +19,15 @@ static void test_first_call(void **unused) {
     check_left((rcvi_time_estimate){.updates = 3, .seconds = 6, .updates_left = 0}, 0);
     /* A validation of 30 seconds does not make updates seem slower, and those that come are added. */
     check_left((rcvi_time_estimate){.updates = 10,
-                               .seconds = 50,
-                               .validating = 30,
-                               .updates_left = 10,
-                               .validations_left = 2,
-                               .validation = 30},
+                                    .seconds = 50,
+                                    .validating = 30,
+                                    .updates_left = 10,
+                                    .validations_left = 2,
+                                    .validation = 30},
                20 + 60);
-    check_left((rcvi_time_estimate){.updates = 10, .seconds = 50, .validating = 30, .validations_left = 1, .validation = 30},
-               30); /* the validation at the end */
+    check_left(
+        (rcvi_time_estimate){.updates = 10, .seconds = 50, .validating = 30, .validations_left = 1, .validation = 30},
+        30); /* the validation at the end */
 }
 
 static void test_time_limit(void **unused) {
@@ -42,11 +43,11 @@ static void test_time_limit(void **unused) {
 static void test_resumed(void **unused) {
     (void)unused;
     rcvi_time_estimate e = {.updates_before = 50,
-                       .validations_before = 3,
-                       .seconds_before = 130,
-                       .validation = 10,
-                       .updates_left = 20,
-                       .validations_left = 1};
+                            .validations_before = 3,
+                            .seconds_before = 130,
+                            .validation = 10,
+                            .updates_left = 20,
+                            .validations_left = 1};
     check_left(e, 20 * 2 + 10); /* at once */
     e.updates = RCVI_ENOUGH_UPDATES - 1;
     e.seconds = 4 * (double)e.updates;

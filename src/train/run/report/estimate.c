@@ -12,7 +12,7 @@ static double seconds_of_update(const rcvi_time_estimate *e) {
     return e->updates_before > 0 ? fmax(before, 0) / (double)e->updates_before : -1;
 }
 
-double rcvi_time_estimate_left(const rcvi_time_estimate *e) {
+double rcvi_estimate_left(const rcvi_time_estimate *e) {
     const double update = seconds_of_update(e);
     double left = INFINITY;
     if (e->time_limit > 0) left = fmax(e->time_limit - e->seconds, 0);

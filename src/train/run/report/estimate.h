@@ -22,7 +22,7 @@ typedef struct {
 } rcvi_time_estimate;
 
 /* Seconds to the nearest limit; -1: not known. */
-double rcvi_time_estimate_left(const rcvi_time_estimate *estimate);
+double rcvi_estimate_left(const rcvi_time_estimate *estimate);
 /* Validations that come after update `step`, one of them at the end of the run (`length` updates), if none is due there. `every`: updates between them; 0: they
  * are at the ends of epochs of `epoch_batches` batches, of which an update takes `accumulate`, and `batches` were read. */
 int64_t rcvi_count_validations(int64_t step, int64_t length, int64_t every, int64_t batches, int64_t epoch_batches,

@@ -33,18 +33,18 @@ static double recent_mean(const rcvi_progress *p) {
 static double seconds_left(const rcvi_progress *p, const rcvi_run_state *s, int64_t length, double limit, double passed,
                            int64_t validations) {
     const rcvi_time_estimate estimate = {.updates = s->step - p->step_before,
-                                    .seconds = passed,
-                                    .validating = p->validating,
-                                    .time_limit = limit,
-                                    .updates_before = p->step_before,
-                                    .validations_before = p->validations_before,
-                                    .seconds_before = p->seconds_before,
-                                    .updates_left = !length            ? -1
-                                                    : length > s->step ? length - s->step
-                                                                       : 0,
-                                    .validations_left = validations,
-                                    .validation = s->validation_seconds};
-    return rcvi_time_estimate_left(&estimate);
+                                         .seconds = passed,
+                                         .validating = p->validating,
+                                         .time_limit = limit,
+                                         .updates_before = p->step_before,
+                                         .validations_before = p->validations_before,
+                                         .seconds_before = p->seconds_before,
+                                         .updates_left = !length            ? -1
+                                                         : length > s->step ? length - s->step
+                                                                            : 0,
+                                         .validations_left = validations,
+                                         .validation = s->validation_seconds};
+    return rcvi_estimate_left(&estimate);
 }
 
 void rcvi_progress_update(rcvi_progress *p, const rcvi_run_state *s, int64_t length, int64_t epoch_batches,
