@@ -289,7 +289,7 @@ bad 1 'folder' $shape --report none/page.html
 # stopped WORD SIGNAL ARGUMENTS...: a terminal shows the progress, and gets the signal to recurve bench at the word
 stopped() {
     rm -f numbers
-    python3 - "$1" "$2" "$RECURVE" bench "${@:3}" --json numbers >out 2>err <<'PYTHON'
+    NO_COLOR=1 python3 - "$1" "$2" "$RECURVE" bench "${@:3}" --json numbers >out 2>err <<'PYTHON'
 import os, pty, signal, subprocess, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 word, number = sys.argv[1].encode(), signal.Signals[sys.argv[2]]

@@ -12,7 +12,7 @@
 static rcv_status make_run(const cell_comparison *comparison, compared_run *run, const compared_cell *cell,
                            int64_t first, int64_t seed) {
     char number[32];
-    snprintf(number, sizeof number, "%lld", (long long)(first + seed));
+    snprintf(number, sizeof number, "%lld", (long long)first + (long long)seed);
     run->cell = cell;
     run->name = seed == 0 ? text_of("%s", cell->name) : text_of("%s-seed%s", cell->name, number);
     run->model = text_of("%s/%s.safetensors", comparison->folder, run->name);

@@ -67,8 +67,9 @@ static size_t print_bar(char *text, double done, size_t columns, bool is_unicode
     for (size_t i = 0; i < inside; i++) {
         const size_t here = filled > 8 * i ? filled - 8 * i : 0;
         const char *cell = is_unicode ? eighths[here < 8 ? here : 8] : here >= 8 ? "#" : ".";
-        memcpy(at, cell, strlen(cell));
-        at += strlen(cell);
+        while (*cell != '\0') {
+            *at++ = *cell++;
+        }
     }
     if (!is_unicode) {
         *at++ = ']';

@@ -308,12 +308,12 @@ static rcv_status check_inputs(const rcv_learner *l, const rcv_prediction *d) {
         return rcvi_fail(RCV_INVALID, "the sequences have %lld features a time step, the model reads %lld",
                          (long long)d->features, (long long)l->shape.features);
     RCVI_TRY(check_lengths(d));
-    for (int64_t t = 0; l->shape.features && t < d->steps; t++) {
+    for (int64_t t = 0; d->x && t < d->steps; t++) {
         for (int64_t b = 0; b < d->batch; b++)
             if (t < length_of(d, b))
                 RCVI_TRY(rcvi_check_numbers(l, d->x + (t * d->batch + b) * l->shape.features, t, b));
     }
-    for (int64_t t = 0; l->shape.tokens && t < d->steps; t++) {
+    for (int64_t t = 0; d->tokens && t < d->steps; t++) {
         for (int64_t b = 0; b < d->batch; b++)
             if (t < length_of(d, b)) RCVI_TRY(rcvi_check_token(l, d->tokens[t * d->batch + b], t, b));
     }
