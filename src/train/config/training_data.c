@@ -124,8 +124,11 @@ static rcv_status open_parts(rcv_context *context, rcv_settings *s, const rcv_tr
             return rcvi_fail(RCV_INVALID, "there is a file for %s, and a share of the data, too",
                              part == RCV_VALID ? "valid" : "test");
         o.vocabulary = vocabulary && rcv_vocabulary_level(vocabulary) != RCV_LEVEL_BYTE ? vocabulary : NULL;
-        o.like = part > 0 ? data[RCV_TRAIN] : NULL;
-        if (part > 0) o.vocabulary = NULL;
+        if (part > 0) { /* read as the training data was */
+            o.like = data[RCV_TRAIN];
+            o.vocabulary = NULL;
+            o.features = o.target = o.sequence = o.time = NULL;
+        }
         RCVI_TRY(rcv_data_open(context, files->paths[part], &o, &data[part]));
         if (part == RCV_TRAIN) RCVI_TRY(check_classes(data[part], files->paths[part]));
     }
