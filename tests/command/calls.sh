@@ -91,7 +91,7 @@ tree=$folder/tree
 mkdir -p "$tree/bench" "$tree/docs"
 cp -r "$SOURCE_DIR/bench/results" "$tree/bench/"
 cp -r "$SOURCE_DIR/docs/results" "$tree/docs/"
-cp "$SOURCE_DIR/README.md" "$tree/"
+cp "$SOURCE_DIR/docs/SPEED.md" "$tree/docs/"
 chmod -R u+w "$tree"
 cp "$file" "$tree/bench/results/calls-test.json"
 python3 "$SOURCE_DIR/scripts/results.py" --root "$tree" >out 2>err && complain "a file of bench_calls --tiny has a page"

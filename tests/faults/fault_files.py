@@ -43,6 +43,7 @@ def normal(path, content):
         metadata = dict(header.pop("__metadata__", {}))
         training = json.loads(metadata.get("recurve.training", "{}"))
         training.pop("seconds", None)
+        training.pop("validation_seconds", None)
         metadata["recurve.training"] = training
         # The name of a run is random, and a checksum follows from all.
         for key in [key for key in metadata if "checksum" in key or key == "recurve.run"]:

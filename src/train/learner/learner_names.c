@@ -214,7 +214,7 @@ rcv_status rcvi_names_differ(rcv_context *context, const rcv_tensors *a, const r
         rcv_status status = rcvi_names_from_tensors(context, kind, b, file, &y);
         bool same =
             !x.text || !y.text ? x.text == y.text : x.length == y.length && memcmp(x.text, y.text, x.length) == 0;
-        if (!same) *what = places[kind].what;
+        if (!status && !same) *what = places[kind].what;
         rcvi_free(context, x.text);
         rcvi_free(context, y.text);
         RCVI_TRY(status);
