@@ -15,14 +15,16 @@ void rcvi_csv_free(rcvi_csv *csv) {
     *csv = (rcvi_csv){0};
 }
 
-static rcv_status add_field(rcvi_csv *csv, const char *bytes, size_t length) {
-    if (csv->count == csv->capacity) {
-        if (csv->count >= RCVI_MOST_COLUMNS)
-            return rcvi_fail(RCV_FORMAT, "%s: line %lld has more than the %d columns that a table may have", csv->path,
-                             (long long)csv->line, RCVI_MOST_COLUMNS);
-        if (!rcvi_grow(csv->context, &csv->fields, &csv->capacity, csv->count + 1, sizeof *csv->fields))
-            return RCV_NO_MEMORY;
-    }
+static rcv_status grow_fields(rcvi_csv *csv) {
+    if (csv->count >= RCVI_MOST_COLUMNS)
+        return rcvi_fail(RCV_FORMAT, "%s: line %lld has more than the %d columns that a table may have", csv->path,
+                         (long long)csv->line, RCVI_MOST_COLUMNS);
+    const bool grown = rcvi_grow(csv->context, &csv->fields, &csv->capacity, csv->count + 1, sizeof *csv->fields);
+    return grown ? RCV_OK : RCV_NO_MEMORY;
+}
+
+static inline rcv_status add_field(rcvi_csv *csv, const char *bytes, size_t length) {
+    if (csv->count == csv->capacity) RCVI_TRY(grow_fields(csv));
     csv->fields[csv->count++] = (rcvi_field){bytes, length};
     return RCV_OK;
 }
@@ -35,6 +37,9 @@ static uint64_t find_separators(const char *bytes, uint64_t pattern) {
     word ^= pattern;
     return ~(((word & low) + low) | word | low);
 }
+
+/* How many bytes of such a word are marked. */
+static size_t count_bytes(uint64_t marked) { return (size_t)((marked >> 7) * UINT64_C(0x0101010101010101) >> 56); }
 
 /* Without quotes: eight bytes at a time. */
 static rcv_status split_plain(rcvi_csv *csv, const char *at, const char *end) {
@@ -53,6 +58,46 @@ static rcv_status split_plain(rcvi_csv *csv, const char *at, const char *end) {
         from = at + 1;
     }
     return add_field(csv, from, (size_t)(end - from));
+}
+
+/* The first and the last fields of a record without quotes, and how many there are. */
+static rcv_status split_ends(rcvi_csv *csv, const char *begin, const char *end) {
+    const uint64_t pattern = UINT64_C(0x0101010101010101) * (unsigned char)csv->separator;
+    const char *at = begin, *last = end;
+    size_t count = 1;
+    for (; end - at >= 8; at += 8) count += count_bytes(find_separators(at, pattern));
+    for (; at < end; at++) count += *at == csv->separator;
+    if (csv->head + csv->tail >= count) return split_plain(csv, begin, end);
+    while (csv->capacity < count) {
+        csv->count = csv->capacity;
+        RCVI_TRY(grow_fields(csv));
+    }
+    memset(csv->fields, 0, count * sizeof *csv->fields);
+    csv->count = count;
+    at = begin;
+    for (size_t i = 0; i < csv->head; i++) {
+        const char *from = at;
+        while (at < end && *at != csv->separator) at++;
+        csv->fields[i] = (rcvi_field){from, (size_t)(at - from)};
+        at++;
+    }
+    for (size_t i = 0; i < csv->tail; i++) {
+        const char *from = last;
+        while (from > begin && from[-1] != csv->separator) from--;
+        csv->fields[count - 1 - i] = (rcvi_field){from, (size_t)(last - from)};
+        last = from - 1;
+    }
+    csv->record = begin;
+    csv->record_end = end;
+    return RCV_OK;
+}
+
+rcv_status rcvi_csv_split_all(rcvi_csv *csv) {
+    if (!csv->record) return RCV_OK;
+    csv->count = 0;
+    const char *record = csv->record;
+    csv->record = NULL;
+    return split_plain(csv, record, csv->record_end);
 }
 
 /* Copies a field with quotes to `to`, which has room for it. *at is its opening quote, and then the separator or the end. */
@@ -141,6 +186,7 @@ rcv_status rcvi_csv_line(rcvi_csv *csv, const char *line, size_t length, bool *c
     if (!continues) csv->line = csv->next_line;
     csv->next_line++;
     csv->count = 0;
+    csv->record = NULL;
     const bool quotes = continues || memchr(line, '"', length);
     if (quotes) {
         const size_t part = length > 0 && line[length - 1] == '\r' ? length - 1 : length; /* unless it is in a field */
@@ -154,7 +200,8 @@ rcv_status rcvi_csv_line(rcvi_csv *csv, const char *line, size_t length, bool *c
     }
     if (end > begin && end[-1] == '\r') end--;
     *complete = true;
-    return quotes ? split_quoted(csv, begin, end) : split_plain(csv, begin, end);
+    if (quotes) return split_quoted(csv, begin, end);
+    return csv->head + csv->tail > 0 ? split_ends(csv, begin, end) : split_plain(csv, begin, end);
 }
 
 rcv_status rcvi_csv_end(const rcvi_csv *csv) {

@@ -34,35 +34,8 @@ static bool read_slowly(rcvi_field field, bool comma, double *number) {
     return rcvi_read_number(digits, number);
 }
 
-/* Digits with a point, whose value is exact: at most 15 digits divided by a power of ten that a double holds. This is the correctly rounded
- * number. */
-static bool read_decimal(rcvi_field field, double *number) {
-    static const double powers[] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
-    const char *at = field.bytes, *end = at + field.length;
-    const bool negative = at < end && *at == '-';
-    if (negative || (at < end && *at == '+')) at++;
-    const char *from = at, *point = NULL;
-    if (end - at > 16) return false;
-    int64_t value = 0;
-    for (; at < end; at++) {
-        const unsigned digit = (unsigned)(unsigned char)*at - '0';
-        if (digit <= 9) {
-            value = 10 * value + (int64_t)digit;
-        } else if (*at == '.' && !point) {
-            point = at;
-        } else {
-            return false;
-        }
-    }
-    const int64_t digits = end - from - (point != NULL);
-    if (digits < 1 || digits > 15) return false;
-    const double whole = (double)value / powers[point ? end - point - 1 : 0];
-    *number = negative ? -whole : whole;
-    return true;
-}
-
 rcvi_field_kind rcvi_field_read(rcvi_field field, bool comma, double *number) {
-    if (read_decimal(field, number)) return RCVI_FIELD_NUMBER;
+    if (rcvi_field_read_decimal(field, number)) return RCVI_FIELD_NUMBER;
     field = rcvi_field_trim(field);
     if (is_missing(field)) return RCVI_FIELD_MISSING;
     return read_slowly(field, comma, number) ? RCVI_FIELD_NUMBER : RCVI_FIELD_TEXT;

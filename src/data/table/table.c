@@ -25,6 +25,9 @@ typedef struct {
     size_t column_count, name_capacity;
     int64_t features;         /* of a time step */
     int32_t *feature_columns; /* [schema->feature_count] */
+    int32_t *other_columns;   /* [other_count] those of targets and of the time */
+    size_t other_count;
+    int32_t id_column; /* -1: there is none */
     /* the sequence so far; its rows since the last piece are examples.example.x, [rows, features] */
     bool begun;
     char *id; /* with a NUL */
@@ -108,14 +111,39 @@ static rcv_status find_columns(table *t) {
     return RCV_OK;
 }
 
+/* The first pass reads no features, but the last one of a row that is a sequence: it needs the fields at both ends of a record alone. */
+static void skip_middle(table *t) {
+    const rcvi_schema *s = t->schema;
+    const size_t middle = t->column_count / 2;
+    size_t head = 0, tail = 0;
+    for (size_t i = 0; i < t->column_count; i++) {
+        const column *c = &t->columns[i];
+        const bool ends = s->is_wide && c->feature == (int32_t)s->feature_count - 1;
+        if (!(c->target >= 0 || c->time || c->sequence || ends)) continue;
+        if (i < middle) head = i + 1;
+        if (i >= middle && tail == 0) tail = t->column_count - i;
+    }
+    if (s->is_text || head + tail == 0 || 2 * (head + tail) > t->column_count) return;
+    t->csv.head = head;
+    t->csv.tail = tail;
+}
+
 static rcv_status read_header(table *t) {
     for (size_t i = 0; i < t->csv.count; i++) RCVI_TRY(add_name(t, t->csv.fields[i]));
     t->columns = rcvi_new(t->import->context, t->column_count, sizeof *t->columns);
     t->feature_columns = rcvi_new(t->import->context, t->schema->feature_count, sizeof *t->feature_columns);
-    if (!t->columns || !t->feature_columns) return RCV_NO_MEMORY;
+    t->other_columns = rcvi_new(t->import->context, t->column_count, sizeof *t->other_columns);
+    if (!t->columns || !t->feature_columns || !t->other_columns) return RCV_NO_MEMORY;
     for (size_t i = 0; i < t->column_count; i++) t->columns[i] = (column){.feature = -1, .target = -1};
     t->features = t->schema->is_wide ? 1 : (int64_t)t->schema->feature_count;
-    return find_columns(t);
+    RCVI_TRY(find_columns(t));
+    t->id_column = -1;
+    for (size_t i = 0; i < t->column_count; i++) {
+        if (t->columns[i].sequence) t->id_column = (int32_t)i;
+        if (t->columns[i].target >= 0 || t->columns[i].time) t->other_columns[t->other_count++] = (int32_t)i;
+    }
+    if (!t->examples.writes) skip_middle(t);
+    return RCV_OK;
 }
 
 /* ---- fields ---- */
@@ -126,6 +154,10 @@ static const char *name_of(const table *t, size_t index) { return t->names[index
 static rcv_status read_feature(const table *t, size_t index, float *x) {
     double number = 0;
     const rcvi_field field = t->csv.fields[index];
+    if (rcvi_field_read_decimal(field, &number)) {
+        *x = (float)number; /* at most 15 digits: it is finite */
+        return RCV_OK;
+    }
     switch (rcvi_field_read(field, t->comma, &number)) {
     case RCVI_FIELD_TEXT:
         return WRONG(t, ", column '%.60s' has '%.*s' where a number is meant", name_of(t, index), shown(field.length),
@@ -398,11 +430,12 @@ static rcv_status add_row(table *t) {
     if (t->examples.writes &&
         !rcvi_grow(t->import->context, &e->x, &e->x_capacity, (size_t)((row + 1) * t->features), sizeof *e->x))
         return RCV_NO_MEMORY;
-    for (size_t i = 0; i < t->column_count; i++) {
-        const column *c = &t->columns[i];
-        if (c->feature >= 0 && t->examples.writes) RCVI_TRY(read_feature(t, i, &e->x[row * t->features + c->feature]));
-        if (c->target >= 0) RCVI_TRY(has_steps(t) ? add_step_target(t, i, row) : set_target(t, i));
-        if (c->time) RCVI_TRY(check_time(t, i));
+    for (int64_t k = 0; k < t->features && t->examples.writes; k++)
+        RCVI_TRY(read_feature(t, (size_t)t->feature_columns[k], &e->x[row * t->features + k]));
+    for (size_t k = 0; k < t->other_count; k++) {
+        const size_t i = (size_t)t->other_columns[k];
+        if (t->columns[i].target >= 0) RCVI_TRY(has_steps(t) ? add_step_target(t, i, row) : set_target(t, i));
+        if (t->columns[i].time && !t->examples.writes) RCVI_TRY(check_time(t, i));
     }
     if (has_steps(t) && !has_classes(t) && !t->import->unlabelled) { /* of a row all are there, or none */
         float *values = t->values + row * outputs;
@@ -432,9 +465,10 @@ static int64_t count_steps(const table *t) {
 /* The record is a sequence: its features are the time steps. */
 static rcv_status add_wide(table *t) {
     rcvi_example *e = &t->examples.example;
+    if (is_missing(t, (size_t)t->feature_columns[t->schema->feature_count - 1])) RCVI_TRY(rcvi_csv_split_all(&t->csv));
     const int64_t steps = count_steps(t);
-    for (size_t i = 0; i < t->column_count; i++)
-        if (t->columns[i].target >= 0) RCVI_TRY(set_target(t, i));
+    for (size_t k = 0; k < t->other_count; k++)
+        if (t->columns[t->other_columns[k]].target >= 0) RCVI_TRY(set_target(t, (size_t)t->other_columns[k]));
     if (steps == 0) return WRONG(t, "%s", " has no values of features");
     if (!rcvi_grow(t->import->context, &e->x, &e->x_capacity, (size_t)steps, sizeof *e->x)) return RCV_NO_MEMORY;
     for (int64_t k = 0; k < steps && t->examples.writes; k++)
@@ -457,9 +491,7 @@ static rcv_status add_text(table *t) {
 }
 
 static rcvi_field id_of(const table *t) {
-    for (size_t i = 0; i < t->column_count; i++)
-        if (t->columns[i].sequence) return rcvi_field_trim(t->csv.fields[i]);
-    return (rcvi_field){"", 0};
+    return t->id_column < 0 ? (rcvi_field){"", 0} : rcvi_field_trim(t->csv.fields[t->id_column]);
 }
 
 static rcv_status add_record(table *t) {
@@ -495,8 +527,8 @@ static rcv_status read_line(void *user, const char *line, size_t length, int64_t
 static void free_table(table *t) {
     rcv_context *context = t->import->context;
     for (size_t i = 0; i < t->column_count; i++) rcvi_free(context, t->names[i]);
-    void *const blocks[] = {t->names,  t->columns, t->feature_columns, t->id,
-                            t->values, t->classes, t->last_time,       t->ids};
+    void *const blocks[] = {
+        t->names, t->columns, t->feature_columns, t->other_columns, t->id, t->values, t->classes, t->last_time, t->ids};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) rcvi_free(context, blocks[i]);
     rcvi_csv_free(&t->csv);
     rcvi_examples_end(&t->examples);
