@@ -620,7 +620,7 @@ def tool_page(data):
         most, least = row["target"].get("most", math.inf), row["target"].get("least", -math.inf)
         return "yes" if least <= row["value"] <= most else "no"
 
-    text = ["Medians of turns. Reading is what `recurve data stats` does for a file without a token cache: two passes over it, and the cache written.\n"]
+    text = ["Medians of turns. Reading is `recurve train --steps 0` of a file without a token cache: a hash of it, two passes over it, the cache written, and a plan that is estimated.\n"]
     for part, title in TOOL_PARTS.items():
         rows = [[r["what"], f"**{number(r['value'])}** {r['unit']}", bound(r["target"]), reached(r), ", ".join(f"{k} {number(v)}" for k, v in r["details"].items())]
                 for r in data["rows"] if r["part"] == part]

@@ -141,27 +141,64 @@ static rcv_status read_tokens(const rcv_data *data, rcvi_span span, int64_t row,
     return RCV_OK;
 }
 
-static rcv_status read_numbers(const rcv_data *data, rcvi_span span, int64_t row, int64_t count, float *x) {
-    const int64_t features = data->totals.features;
-    if (count == 1) return rcvi_data_read_numbers(data, span, x);
-    float *numbers = rcvi_new(data->context, (size_t)(span.length * features), sizeof *numbers);
-    if (!numbers) return RCV_NO_MEMORY;
-    const rcv_status status = rcvi_data_read_numbers(data, span, numbers);
-    for (int64_t t = 0; t < span.length && !status; t++)
-        memcpy(x + (t * count + row) * features, numbers + t * features, (size_t)features * sizeof *x);
-    rcvi_free(data->context, numbers);
-    return status;
-}
-
 /* Lines begin with <eos>, as a language model reads them. */
-static rcv_status read_example(const rcv_data *data, rcvi_span span, int64_t row, int64_t count, float *x,
-                               int64_t *tokens) {
-    if (x && data->totals.features > 0) return read_numbers(data, span, row, count, x);
-    if (!tokens || !data->vocabulary) return RCV_OK;
+static rcv_status read_text(const rcv_data *data, rcvi_span span, int64_t row, int64_t count, int64_t *tokens) {
     if (data->kind != RCV_DATA_LINES) return read_tokens(data, span, row, count, tokens);
     tokens[row] = data->vocabulary->eos;
     span.length--;
     return read_tokens(data, span, row, count, tokens + count);
+}
+
+/* Sequences that lie one behind the other are read at once, as many as fit into the buffer, but at least one. */
+enum { BUFFER = 1 << 18 /* floats */ };
+
+static rcv_status read_numbers(const rcv_data *data, const rcvi_span *spans, int64_t count, float *x) {
+    const int64_t features = data->totals.features;
+    float *numbers = NULL;
+    size_t capacity = 0;
+    rcv_status status = RCV_OK;
+    for (int64_t from = 0, next; from < count && !status; from = next) {
+        rcvi_span all = spans[from];
+        for (next = from + 1; next < count && spans[next].start == all.start + all.length &&
+                              (all.length + spans[next].length) * features <= BUFFER;
+             next++)
+            all.length += spans[next].length;
+        if (!rcvi_grow(data->context, &numbers, &capacity, (size_t)(all.length * features), sizeof *numbers))
+            status = RCV_NO_MEMORY;
+        if (!status) status = rcvi_data_read_numbers(data, all, numbers);
+        for (int64_t i = from; i < next && !status; i++) {
+            const float *own = numbers + (spans[i].start - all.start) * features;
+            for (int64_t t = 0; t < spans[i].length; t++)
+                memcpy(x + (t * count + i) * features, own + t * features, (size_t)features * sizeof *x);
+        }
+    }
+    rcvi_free(data->context, numbers);
+    return status;
+}
+
+/* `spans`: [count] room. */
+static rcv_status read_examples(const rcv_data *data, int64_t from, int64_t count, rcvi_span *spans, int64_t *lengths,
+                                float *x, int64_t *tokens, int64_t room) {
+    int64_t steps = 0, elements;
+    RCVI_TRY(rcvi_data_read_spans(data, from, count, spans));
+    for (int64_t i = 0; i < count; i++) {
+        lengths[i] = spans[i].length;
+        if (spans[i].length > steps) steps = spans[i].length;
+    }
+    const bool numbers = data->totals.features > 0;
+    const int64_t each = numbers ? data->totals.features : 1;
+    if (!x && !tokens) return RCV_OK;
+    if (!rcvi_multiply(steps, count, &elements) || !rcvi_multiply(elements, each, &elements) || elements > room)
+        return rcvi_fail(RCV_INVALID, "%lld examples of up to %lld steps need room for %lld elements, not %lld",
+                         (long long)count, (long long)steps, (long long)elements, (long long)room);
+    if (x && numbers) {
+        memset(x, 0, (size_t)elements * sizeof *x);
+        return read_numbers(data, spans, count, x);
+    }
+    if (!tokens || !data->vocabulary) return RCV_OK;
+    memset(tokens, 0, (size_t)(steps * count) * sizeof *tokens);
+    for (int64_t i = 0; i < count; i++) RCVI_TRY(read_text(data, spans[i], i, count, tokens));
+    return RCV_OK;
 }
 
 rcv_status rcv_data_read(const rcv_data *data, int64_t from, int64_t count, int64_t *lengths, float *x, int64_t *tokens,
@@ -172,24 +209,9 @@ rcv_status rcv_data_read(const rcv_data *data, int64_t from, int64_t count, int6
     if (from < 0 || count < 1 || count > data->totals.sequences - from)
         return rcvi_fail(RCV_INVALID, "examples %lld to %lld are not all among the %lld of the data", (long long)from,
                          (long long)from + count - 1, (long long)data->totals.sequences);
-    int64_t steps = 0, elements;
-    for (int64_t i = 0; i < count; i++) {
-        rcvi_span span;
-        RCVI_TRY(rcvi_data_read_spans(data, from + i, 1, &span));
-        lengths[i] = span.length;
-        if (span.length > steps) steps = span.length;
-    }
-    const int64_t each = data->totals.features > 0 ? data->totals.features : 1;
-    if (!x && !tokens) return RCV_OK;
-    if (!rcvi_multiply(steps, count, &elements) || !rcvi_multiply(elements, each, &elements) || elements > room)
-        return rcvi_fail(RCV_INVALID, "%lld examples of up to %lld steps need room for %lld elements, not %lld",
-                         (long long)count, (long long)steps, (long long)elements, (long long)room);
-    if (x && data->totals.features > 0) memset(x, 0, (size_t)elements * sizeof *x);
-    if (tokens && data->vocabulary) memset(tokens, 0, (size_t)(steps * count) * sizeof *tokens);
-    for (int64_t i = 0; i < count; i++) {
-        rcvi_span span;
-        RCVI_TRY(rcvi_data_read_spans(data, from + i, 1, &span));
-        RCVI_TRY(read_example(data, span, i, count, x, tokens));
-    }
-    return RCV_OK;
+    rcvi_span *spans = rcvi_new(data->context, (size_t)count, sizeof *spans);
+    if (!spans) return RCV_NO_MEMORY;
+    const rcv_status status = read_examples(data, from, count, spans, lengths, x, tokens, room);
+    rcvi_free(data->context, spans);
+    return status;
 }
