@@ -78,7 +78,7 @@ printf '\n== text of the trained model\n\n'
 write_some "$out/model.best.safetensors" 'The planner ' 1
 write_some "$out/model.best.safetensors" 'A thread ' 2
 
-bits() { "$recurve" eval "$1" "$out/data/valid.txt" --batch 64 | awk '/^bits/ { print $2; exit }'; }
+bits() { "$recurve" eval "$1" "$out/data/valid.txt" --batch 64 | awk '/^bits/ { printf "%.2f", $2; exit }'; }
 cat <<END
 == done
 Validation loss: $(bits "$out/before.safetensors") bits a byte before training, $(bits "$out/model.best.safetensors") after.
