@@ -110,13 +110,6 @@ static const rcvi_data_reader *reader_of(const rcvi_import *import) {
     return rcvi_kind_is_text(import->kind) ? text_readers[import->level][import->kind] : readers[import->format];
 }
 
-static bool names_columns(const rcv_data_options *o) {
-    const char *const names[] = {o->features, o->target, o->sequence, o->time};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (names[i] && names[i][0]) return true;
-    return false;
-}
-
 /* Sets the format, the schema, and what the reader needs. `known`: a schema to use, or NULL. */
 static rcv_status recognise(rcvi_import *import, const rcv_data_options *options, const rcvi_schema *known,
                             rcvi_recognised *r) {
@@ -131,7 +124,7 @@ static rcv_status recognise(rcvi_import *import, const rcv_data_options *options
     if (known && known->inputs == 0 && (named ? !table && r->format != RCV_FORMAT_JSON_LINES : table))
         return rcvi_fail(RCV_FORMAT, "%s has another format than the data that it must match", import->source.path);
     const bool usual =
-        r->format == RCV_FORMAT_JSON_LINES && !names_columns(options); /* keys that every line is read with */
+        r->format == RCV_FORMAT_JSON_LINES && !rcvi_names_columns(options); /* keys that every line is read with */
     if (!known && usual) {
         import->schema.missing = options->missing;
     } else if (!known || (table && !named)) {
@@ -152,7 +145,7 @@ static rcv_status set_format(rcvi_import *import, const rcv_data_options *option
     rcvi_schema_init(&import->schema, import->context);
     import->schema.missing = options->missing;
     import->format = RCV_FORMAT_TEXT;
-    if (!known && options->like && !names_columns(options)) known = &options->like->schema;
+    if (!known && options->like && !rcvi_names_columns(options)) known = &options->like->schema;
     if (known) import->schema.missing = known->missing;
     if (import->source.bytes == 0) return RCV_OK;
     if (rcvi_kind_is_text(import->kind)) {

@@ -60,11 +60,8 @@ static char first_character(const rcvi_recognised *r) {
     return at < r->length ? r->text[at] : '\0';
 }
 
-static bool is_given(const char *name) { return name && name[0]; }
-
-static bool names_columns(const rcv_data_options *o) {
-    return is_given(o->features) || is_given(o->target) || is_given(o->sequence) || is_given(o->time) || o->horizon > 0;
-}
+/* What only a table has. */
+static bool wants_table(const rcv_data_options *o) { return rcvi_names_columns(o) || o->horizon > 0; }
 
 /* A first line of at least three numbers between white space or commas. */
 static bool is_numbers(const rcvi_recognised *r) {
@@ -143,7 +140,7 @@ rcv_status rcvi_recognise_format(rcvi_recognised *r) {
     if (r->format != RCV_FORMAT_AUTO) return RCV_OK;
     const bool text_kind = r->kind == RCV_DATA_STREAM || r->kind == RCV_DATA_LINES;
     r->format = RCV_FORMAT_TEXT;
-    if (text_kind && !names_columns(o)) return RCV_OK;
+    if (text_kind && !wants_table(o)) return RCV_OK;
     if (begins(r, "\x93NUMPY", 6)) r->format = RCV_FORMAT_NPY;
     if (begins(r, "PK\3\4", 4) && has_ending(r, ".npz")) r->format = RCV_FORMAT_NPZ;
     if (is_safetensors(r)) r->format = RCV_FORMAT_SAFETENSORS;
@@ -157,9 +154,9 @@ rcv_status rcvi_recognise_format(rcvi_recognised *r) {
         return RCV_OK;
     }
     const bool tabs = has_ending(r, ".tsv") || has_ending(r, ".tab");
-    if (is_numbers(r) && !names_columns(o))
+    if (is_numbers(r) && !wants_table(o))
         r->format = RCV_FORMAT_NUMBERS;
-    else if (has_ending(r, ".csv") || tabs || names_columns(o))
+    else if (has_ending(r, ".csv") || tabs || wants_table(o))
         r->format = tabs ? RCV_FORMAT_TSV : RCV_FORMAT_CSV;
     else if (r->kind >= 0 && !text_kind)
         r->format = RCV_FORMAT_NUMBERS; /* as lines of examples always were */
@@ -212,7 +209,7 @@ rcv_status rcvi_recognise_numbers(rcvi_recognised *r) {
 /* ---- JSON lines ---- */
 
 static const char *find_key(const json_t *object, const char *given, const char *usual, const char *other) {
-    if (is_given(given)) return given;
+    if (rcvi_is_given(given)) return given;
     if (json_object_get(object, usual)) return usual;
     return other && json_object_get(object, other) ? other : NULL;
 }
@@ -258,7 +255,7 @@ static rcv_status see_targets(rcvi_recognised *r, const char *target, rcvi_value
 
 /* Keys that are not the usual ones are names of the schema. */
 static rcv_status keep_key(rcvi_recognised *r, const char *given, bool is_target) {
-    return given && is_given(given) ? rcvi_schema_add(&r->schema, given, strlen(given), is_target) : RCV_OK;
+    return given && *given ? rcvi_schema_add(&r->schema, given, strlen(given), is_target) : RCV_OK;
 }
 
 static rcv_status read_keys(rcvi_recognised *r, json_t *first) {

@@ -6,6 +6,13 @@
 
 enum { RCVI_KIND_OPEN = -1 };
 
+static inline bool rcvi_is_given(const char *name) { return name && name[0]; }
+/* Whether options name a column. */
+static inline bool rcvi_names_columns(const rcv_data_options *o) {
+    return rcvi_is_given(o->features) || rcvi_is_given(o->target) || rcvi_is_given(o->sequence) ||
+           rcvi_is_given(o->time);
+}
+
 typedef struct {
     rcv_context *context;
     const char *path;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static const char *const missings[] = {"error", "previous", "mean", "zero", NULL}; /* as rcv_missing */
+const char *const rcvi_missing_names[] = {"error", "previous", "mean", "zero", NULL};
 
 void rcvi_schema_init(rcvi_schema *s, rcv_context *context) { *s = (rcvi_schema){.context = context}; }
 
@@ -104,7 +104,7 @@ rcv_status rcvi_schema_print(const rcvi_schema *s, char **json) {
                   names_to_json(s->features, s->feature_count), "targets", names_to_json(s->targets, s->target_count),
                   "sequence", s->sequence, "time", s->time, "text", (int)s->is_text, "wide", (int)s->is_wide, "inputs",
                   (json_int_t)s->inputs, "outputs", (json_int_t)s->outputs, "horizon", (json_int_t)s->horizon, "piece",
-                  (json_int_t)s->piece, "missing", missings[s->missing]);
+                  (json_int_t)s->piece, "missing", rcvi_missing_names[s->missing]);
     rcv_status status = rcvi_json_print(s->context, object, JSON_COMPACT, json);
     json_decref(object);
     return status;
@@ -130,8 +130,8 @@ static rcv_status from_json(const json_t *object, rcvi_schema *s, bool *good) {
                          "features", &features, "targets", &targets, "sequence", &sequence, "time", &time, "text",
                          &is_text, "wide", &is_wide, "inputs", &inputs, "outputs", &outputs, "horizon", &horizon,
                          "piece", &piece, "missing", &missing);
-    while (*good && missings[how] && strcmp(missings[how], missing)) how++;
-    *good = *good && missings[how] && json_is_array(features) && json_is_array(targets) && inputs >= 0 &&
+    while (*good && rcvi_missing_names[how] && strcmp(rcvi_missing_names[how], missing)) how++;
+    *good = *good && rcvi_missing_names[how] && json_is_array(features) && json_is_array(targets) && inputs >= 0 &&
             outputs >= 0 && horizon >= 0 && piece >= 0;
     if (!*good) return RCV_OK;
     s->is_text = is_text;

@@ -19,6 +19,9 @@ typedef struct {
     rcv_missing missing;
 } rcvi_schema;
 
+/* Names in files, as rcv_missing; ends in NULL. */
+extern const char *const rcvi_missing_names[];
+
 void rcvi_schema_init(rcvi_schema *schema, rcv_context *context);
 void rcvi_schema_free(rcvi_schema *schema);
 /* Splits NAME,NAME and adds the names. RCV_INVALID where one is empty or given twice; `option` is for the message. */

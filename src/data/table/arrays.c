@@ -8,12 +8,6 @@
 
 /* ---- elements ---- */
 
-int64_t rcvi_array_elements(const rcvi_array *a) {
-    int64_t count = 1;
-    for (int d = 0; d < a->dims; d++) count *= a->shape[d];
-    return count;
-}
-
 static double from_half(uint16_t bits) {
     const double sign = bits & 0x8000 ? -1 : 1;
     const int exponent = bits >> 10 & 31, fraction = bits & 1023;

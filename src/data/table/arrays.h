@@ -37,7 +37,6 @@ rcv_status rcvi_arrays_open(rcv_context *context, int file, int64_t bytes, const
                             rcvi_arrays *arrays);
 void rcvi_arrays_close(rcvi_arrays *arrays);
 const rcvi_array *rcvi_arrays_find(const rcvi_arrays *arrays, const char *name); /* NULL: there is none */
-int64_t rcvi_array_elements(const rcvi_array *array);
 /* Elements first .. first + count - 1 as numbers; of texts not. `buffer` has room for count * item bytes. */
 rcv_status rcvi_array_read(const rcvi_arrays *arrays, const rcvi_array *array, int64_t first, int64_t count,
                            void *buffer, double *numbers);

@@ -27,8 +27,6 @@ typedef struct {
     column_seen *sequence, *time;
 } guess;
 
-static bool is_given(const char *name) { return name && name[0]; }
-
 /* ---- the sample ---- */
 
 static rcv_status begin_columns(guess *g, const rcvi_csv *csv) {
@@ -154,7 +152,7 @@ static rcv_status find_target(guess *g) {
     static const char *const usual[] = {"target", "label", "class", "y", NULL};
     rcvi_schema *s = &g->r->schema;
     const char *given = g->r->options->target;
-    if (is_given(given)) {
+    if (rcvi_is_given(given)) {
         RCVI_TRY(rcvi_schema_add_names(s, given, "the target", true));
         for (size_t i = 0; i < s->target_count; i++) {
             column_seen *found;
@@ -173,16 +171,16 @@ static rcv_status find_sequence_and_time(guess *g) {
     static const char *const sequences[] = {"sequence", "sequence_id", "series", "series_id", "id", NULL},
                              *const times[] = {"time", "timestamp", "t", "date", "datetime", NULL};
     const rcv_data_options *o = g->r->options;
-    if (is_given(o->sequence))
+    if (rcvi_is_given(o->sequence))
         RCVI_TRY(find_given(g, o->sequence, strlen(o->sequence), "--sequence", &g->sequence));
     else
         g->sequence = find_usual(g, sequences);
-    if (is_given(o->time))
+    if (rcvi_is_given(o->time))
         RCVI_TRY(find_given(g, o->time, strlen(o->time), "--time", &g->time));
     else
         g->time = find_usual(g, times);
-    if (g->sequence == g->target && !is_given(o->sequence)) g->sequence = NULL;
-    if (g->time == g->target && !is_given(o->time)) g->time = NULL;
+    if (g->sequence == g->target && !rcvi_is_given(o->sequence)) g->sequence = NULL;
+    if (g->time == g->target && !rcvi_is_given(o->time)) g->time = NULL;
     if ((g->sequence && g->sequence == g->target) || (g->time && (g->time == g->target || g->time == g->sequence)))
         return rcvi_fail(RCV_INVALID, "%s: a column is one of the target, the sequence and the time", g->r->path);
     return RCV_OK;
@@ -194,7 +192,7 @@ static rcv_status find_sequence_and_time(guess *g) {
 static bool has_rows_as_steps(const guess *g) {
     const rcvi_recognised *r = g->r;
     const bool steps = r->kind >= 0 && rcvi_kind_has_steps((rcv_data_kind)r->kind);
-    if (r->options->horizon > 0 || steps || is_given(r->options->sequence)) return true;
+    if (r->options->horizon > 0 || steps || rcvi_is_given(r->options->sequence)) return true;
     return g->sequence && g->sequence->repeats > 0;
 }
 
@@ -322,7 +320,7 @@ static rcv_status fill_schema(guess *g, rcvi_text *left_out) {
     s->is_wide = !rows_are_steps;
     RCVI_TRY(copy_name(g, g->sequence, &s->sequence));
     RCVI_TRY(copy_name(g, g->time, &s->time));
-    RCVI_TRY(is_given(g->r->options->features) ? take_features(g) : find_features(g, left_out));
+    RCVI_TRY(rcvi_is_given(g->r->options->features) ? take_features(g) : find_features(g, left_out));
     if (s->is_text && rows_are_steps)
         return rcvi_fail(RCV_FORMAT, "%s: the column '%.60s' has texts, which cannot be the features of time steps",
                          g->r->path, s->features[0]);

@@ -9,8 +9,6 @@
 #include <string.h>
 
 #define DATA_KEY "recurve.data"
-static const char *const missings[] = {"error", "previous", "mean", "zero"}; /* as rcv_missing */
-enum { MISSINGS = sizeof missings / sizeof *missings };
 
 /* ---- measuring ---- */
 
@@ -145,7 +143,7 @@ static void add_floats(rcvi_text *text, const char *name, const float *floats, i
 }
 
 static void add_scaling(rcvi_text *text, const rcvi_scaling *s) {
-    rcvi_text_add(text, "\"scaling\": {\"missing\": \"%s\", \"normalise\": %s", missings[s->missing],
+    rcvi_text_add(text, "\"scaling\": {\"missing\": \"%s\", \"normalise\": %s", rcvi_missing_names[s->missing],
                   s->normalises ? "true" : "false");
     add_floats(text, "mean", s->mean, s->features);
     add_floats(text, "scale", s->scale, s->features);
@@ -188,8 +186,8 @@ static bool read_floats(const json_t *object, const char *name, int64_t count, b
 
 static bool read_missing(const json_t *object, rcv_missing *missing) {
     const char *name = json_string_value(json_object_get(object, "missing"));
-    for (int i = 0; name && i < MISSINGS; i++) {
-        if (strcmp(name, missings[i]) != 0) continue;
+    for (int i = 0; name && rcvi_missing_names[i]; i++) {
+        if (strcmp(name, rcvi_missing_names[i]) != 0) continue;
         *missing = (rcv_missing)i;
         return true;
     }
